@@ -1,0 +1,60 @@
+"""Foliot: durable jobs and schedules on SQLite and PostgreSQL.
+
+The public names are imported on first use, so that `foliot --help` does not pay for the drivers.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from foliot.client.app import Foliot as Foliot
+    from foliot.client.handle import Handle as Handle
+    from foliot.errors import Cancel as Cancel
+    from foliot.errors import FoliotError as FoliotError
+    from foliot.errors import Retry as Retry
+    from foliot.model.job import Job as Job
+    from foliot.model.job import JobState as JobState
+    from foliot.model.job import Priority as Priority
+    from foliot.model.retry import Exponential as Exponential
+    from foliot.model.retry import Fixed as Fixed
+    from foliot.worker.context import current_job as current_job
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Cancel": "foliot.errors",
+    "Exponential": "foliot.model.retry",
+    "Fixed": "foliot.model.retry",
+    "Foliot": "foliot.client.app",
+    "FoliotError": "foliot.errors",
+    "Handle": "foliot.client.handle",
+    "Job": "foliot.model.job",
+    "JobState": "foliot.model.job",
+    "Priority": "foliot.model.job",
+    "Retry": "foliot.errors",
+    "current_job": "foliot.worker.context",
+}
+
+__all__ = [
+    "Cancel",
+    "Exponential",
+    "Fixed",
+    "Foliot",
+    "FoliotError",
+    "Handle",
+    "Job",
+    "JobState",
+    "Priority",
+    "Retry",
+    "current_job",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'foliot' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value

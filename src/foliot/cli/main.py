@@ -1,0 +1,129 @@
+"""The `foliot` command: its table of commands, and how their errors reach the user.
+
+Commands are named by import path and imported when they are called. Exit codes: 0 done, 1 failed,
+2 usage or configuration, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Sequence
+
+from cyclopts import App, CycloptsError, UnknownCommandError, UnusedCliTokensError
+
+from foliot import __version__
+from foliot.errors import FoliotError, InvalidValue, did_you_mean
+
+OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+
+GROUPS = {
+    "db": "Create, upgrade and look after the store's tables.",
+    "config": "Look at the settings.",
+    "bench": "Measure this machine.",
+}
+
+# To add a command: one line here, and the function it names.
+COMMANDS = {
+    "demo": ("foliot.cli.demo:demo", "Run sample jobs on SQLite and watch them live."),
+    "worker": ("foliot.cli.run:worker", "Run the jobs of an application: module:app."),
+    "scheduler": ("foliot.cli.run:scheduler", "Do only the scheduler's duties."),
+    "db init": ("foliot.cli.db:init", "Create the tables."),
+    "db upgrade": ("foliot.cli.db:upgrade", "Bring the tables to this version."),
+    "db status": ("foliot.cli.db:status", "Show the version of the tables."),
+    "db prune": ("foliot.cli.db:prune", "Remove history older than its retention."),
+    "doctor": ("foliot.cli.doctor:doctor", "Examine the store: durability, versions, health."),
+    "config show": ("foliot.cli.config:show", "Show every setting and where it came from."),
+    "bench drain": ("foliot.cli.bench:drain", "How fast workers empty a full queue."),
+    "bench submit": ("foliot.cli.bench:submit", "How fast jobs are submitted."),
+    "bench latency": ("foliot.cli.bench:latency", "How soon an idle worker starts a job."),
+    "version": ("foliot.cli.version:version", "Show versions."),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    tokens = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _run(tokens)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except CycloptsError as error:
+        return _report(*_usage(error), code=USAGE)
+    except FoliotError as error:
+        code = USAGE if isinstance(error, InvalidValue) else FAILED
+        return _report(error.message, error.hint, code=code)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        _drop_stdout()  # whoever read our output has seen enough
+        return OK
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        _drop_stdout()
+        return _report("the output cannot be written: the disk is full", None, code=FAILED)
+    return code
+
+
+def _run(tokens: list[str]) -> int:
+    app = build_app()
+    if not tokens or (len(tokens) == 1 and tokens[0] in GROUPS):
+        app.help_print(tokens)
+        return USAGE
+    result = app(tokens, print_error=False, exit_on_error=False, result_action="return_value")
+    return result if isinstance(result, int) else OK
+
+
+def build_app() -> App:
+    """The command line, with nothing of the commands imported."""
+    app = App(
+        name="foliot",
+        help="Run work now, later or on a schedule; never lost.",
+        version=__version__,
+        help_format="plaintext",
+    )
+    groups = {"": app} | {name: App(name=name, help=help) for name, help in GROUPS.items()}
+    for name in GROUPS:
+        app.command(groups[name])
+    for path, (target, help) in COMMANDS.items():
+        group, _, name = path.rpartition(" ")
+        groups[group].command(target, name=name, help=help)
+    return app
+
+
+def _usage(error: CycloptsError) -> tuple[str, str | None]:
+    """The message and the hint of a wrong command line."""
+    chain = " ".join(error.command_chain or ())
+    if isinstance(error, UnknownCommandError) and error.unused_tokens:
+        token = error.unused_tokens[0][:80]
+        if token.startswith("-"):
+            return f"{token} stands before the command", "options follow it: foliot COMMAND --url …"
+        start = f"{chain} " if chain else ""
+        below = {path.removeprefix(start) for path in COMMANDS if path.startswith(start)}
+        names = sorted({path.partition(" ")[0] for path in below})
+        hint = did_you_mean(token, names) or f"commands: {', '.join(names)}"
+        return f"there is no command {start}{token}", hint
+    if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
+        return (
+            f"foliot {chain} does not take {error.unused_tokens[0][:80]!r}",
+            f"see: foliot {chain} --help",
+        )
+    first, mark, rest = str(error).strip().partition("Did you mean ")
+    hint = f"did you mean {rest}" if mark else f"see: foliot {chain} --help".replace("  ", " ")
+    return first.strip().rstrip("."), hint
+
+
+def _report(message: str, hint: str | None, *, code: int) -> int:
+    print(f"error: {message}", file=sys.stderr)
+    if hint:
+        print(f"hint: {hint}", file=sys.stderr)
+    return code
+
+
+def _drop_stdout() -> None:
+    """Point stdout nowhere, or Python complains again when it flushes at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)

@@ -1,0 +1,45 @@
+"""What commands print: JSON, or a table in which nothing is cut off."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+
+
+def print_json(value: object) -> None:
+    """One JSON object on one line."""
+    import msgspec
+
+    print(msgspec.json.encode(value).decode())
+
+
+def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A table that folds long cells on a terminal; elsewhere one line a row, whatever its width."""
+    cells = [[printable(cell) for cell in row] for row in rows]
+    if not sys.stdout.isatty():
+        _print_plain([list(headers), *cells])
+        return
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for header in headers:
+        table.add_column(header, overflow="fold")
+    for row in cells:
+        table.add_row(*row)
+    Console(markup=False, highlight=False, emoji=False).print(table)
+
+
+def printable(text: str) -> str:
+    """The text with control characters escaped: data must not drive the terminal."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def _print_plain(rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        padded = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        print("  ".join(padded).rstrip())

@@ -1,0 +1,1 @@
+"""The SDK: `Foliot`, job functions, handles."""

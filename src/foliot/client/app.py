@@ -1,0 +1,135 @@
+"""Foliot: one application's jobs and the store they go to."""
+
+from __future__ import annotations
+
+from asyncio import wrap_future
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, ParamSpec, Protocol, Self, TypeVar, overload
+
+from foliot.client.function import JobFunction, Prepared, new_job
+from foliot.client.handle import Handle
+from foliot.client.portal import Portal
+from foliot.clock import Clock, SystemClock
+from foliot.commands import check_id
+from foliot.config import Settings, load
+from foliot.ids import Ids, JobId, slot_of_key
+from foliot.model.job import Priority
+from foliot.model.lane import Lane, lane_of
+from foliot.model.retry import RetryPolicy
+from foliot.process import Role
+from foliot.registry import Registry, define
+from foliot.serve import serve
+from foliot.target import running_script
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Decorator(Protocol):
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> JobFunction[P, Coroutine[Any, Any, R], R]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> JobFunction[P, R, R]: ...
+
+
+class Foliot:
+    """`Foliot()` reads FOLIOT_URL and foliot.toml, else it uses sqlite:///foliot.db in the current directory."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        settings: Settings | None = None,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+    ) -> None:
+        self.settings = settings or load(flags={"store.url": url}).settings
+        self.clock: Clock = clock or SystemClock()
+        self.ids = ids or Ids(clock=self.clock)
+        self.registry = Registry()
+        self._portal = Portal(self.settings, clock=self.clock, ids=self.ids)
+
+    @overload
+    def job(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> JobFunction[P, Coroutine[Any, Any, R], R]: ...
+
+    @overload
+    def job(self, function: Callable[P, R], /) -> JobFunction[P, R, R]: ...
+
+    @overload
+    def job(
+        self,
+        *,
+        kind: str | None = None,
+        queue: str = "default",
+        priority: int = Priority.MEDIUM,
+        max_attempts: int = 5,
+        timeout: float | None = None,
+        retry: RetryPolicy | None = None,
+    ) -> Decorator: ...
+
+    def job(self, *functions: Any, **options: Any) -> Any:
+        """Make a function a job: `@app.job`, or `@app.job(queue="mail", max_attempts=3)`."""
+
+        def register(function: Callable[..., Any]) -> JobFunction[..., Any, Any]:
+            definition = define(function, **options)
+            self.registry.add(definition)
+            return JobFunction(self, definition)
+
+        return register(*functions) if functions else register
+
+    def submit(self, prepared: Prepared) -> Handle[Any]:
+        [id] = self._portal.submit([new_job(prepared, self)]).result()
+        return self._handle(id, prepared)
+
+    async def asubmit(self, prepared: Prepared) -> Handle[Any]:
+        from_portal = self._portal.submit([new_job(prepared, self)])
+        [id] = await wrap_future(from_portal)
+        return self._handle(id, prepared)
+
+    def submit_many(self, prepared: Iterable[Prepared]) -> list[Handle[Any]]:
+        """Many at once; atomic within each partition, and with the default of one partition, as a whole."""
+        calls = list(prepared)
+        ids = self._portal.submit([new_job(call, self) for call in calls]).result() if calls else []
+        return [self._handle(id, call) for id, call in zip(ids, calls, strict=True)]
+
+    async def asubmit_many(self, prepared: Iterable[Prepared]) -> list[Handle[Any]]:
+        calls = list(prepared)
+        if not calls:
+            return []
+        ids = await wrap_future(self._portal.submit([new_job(call, self) for call in calls]))
+        return [self._handle(id, call) for id, call in zip(ids, calls, strict=True)]
+
+    def get(self, id: str) -> Handle[Any]:
+        """The handle of a job that was submitted earlier or elsewhere."""
+        return Handle(check_id(id), portal=self._portal, clock=self.clock)
+
+    def run_worker(self) -> None:
+        """Run a worker in this process until it is told to stop (SIGTERM or Ctrl-C)."""
+        role = Role(self.registry, duties=self.settings.worker.scheduler, target=running_script())
+        serve(role, self.settings, clock=self.clock, ids=self.ids)
+
+    def close(self) -> None:
+        """Close the connections. What was submitted stays; the app opens again on its next use."""
+        self._portal.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def new_id(self, kind: str, key: str | None) -> JobId:
+        return self.ids.job(None if key is None else slot_of_key("default", kind, key))
+
+    def lane(self, queue: str) -> Lane:
+        return lane_of(queue)
+
+    def _handle(self, id: JobId, prepared: Prepared) -> Handle[Any]:
+        return Handle(
+            id, portal=self._portal, clock=self.clock, returns=prepared.definition.returns
+        )

@@ -1,0 +1,97 @@
+"""Handle: a job that was submitted. Every question has an a-prefixed twin for async code."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from foliot import commands
+from foliot.client.portal import Portal
+from foliot.clock import Clock
+from foliot.errors import InvalidValue, JobCancelled, JobFailed, ResultTimeout
+from foliot.ids import JobId
+from foliot.model.job import Job, JobState
+
+R = TypeVar("R")
+_FIRST_LOOK: Final = 0.002
+_LAST_LOOK: Final = 0.25
+
+
+class Handle(Generic[R]):
+    """What `submit` gives back. It holds nothing open: keep it, lose it, or make it again with `app.get(id)`."""
+
+    def __init__(self, id: JobId, *, portal: Portal, clock: Clock, returns: Any = Any) -> None:
+        self.id = id
+        self._portal = portal
+        self._clock = clock
+        self._returns = returns
+
+    def status(self) -> JobState:
+        return self.job().state
+
+    async def astatus(self) -> JobState:
+        return (await self.ajob()).state
+
+    def job(self) -> Job:
+        """All that is known of the job now."""
+        return self._portal.call(self._get())
+
+    async def ajob(self) -> Job:
+        return await self._portal.acall(self._get())
+
+    def result(self, timeout: float | None = None) -> R:
+        """Wait for the end and return what the function returned. Raises JobFailed if the job is dead,
+        JobCancelled if it was cancelled, ResultTimeout after `timeout` seconds."""
+        return self._portal.call(self._result(_check_timeout(timeout)))
+
+    async def aresult(self, timeout: float | None = None) -> R:
+        return await self._portal.acall(self._result(_check_timeout(timeout)))
+
+    def cancel(self) -> JobState:
+        """Ask for the job's end; durable when it returns. A running job is told, and given time to stop."""
+        return self._portal.call(self._cancel())
+
+    async def acancel(self) -> JobState:
+        return await self._portal.acall(self._cancel())
+
+    def __repr__(self) -> str:
+        return f"Handle({self.id!r})"
+
+    async def _get(self) -> Job:
+        return await commands.get(await self._portal.store(), self.id)
+
+    async def _cancel(self) -> JobState:
+        return await commands.cancel(await self._portal.store(), self.id)
+
+    async def _result(self, timeout: float | None) -> R:
+        started = self._clock.monotonic()
+        pause = _FIRST_LOOK
+        while True:
+            job = await self._get()
+            if job.state.final:
+                return await self._outcome(job)
+            waited = self._clock.monotonic() - started
+            if timeout is not None and waited >= timeout:
+                raise ResultTimeout(self.id, timeout, job.state)
+            left = pause if timeout is None else min(pause, timeout - waited)
+            await self._clock.sleep(left)
+            pause = min(pause * 1.5, _LAST_LOOK)
+
+    async def _outcome(self, job: Job) -> R:
+        if job.state is JobState.SUCCEEDED:
+            return msgspec.json.decode(job.result or b"null", type=self._returns)  # type: ignore[no-any-return]
+        if job.state is JobState.CANCELLED:
+            raise JobCancelled(self.id, job.reason)
+        attempts = await (await self._portal.store()).jobs.attempts(self.id)
+        raise JobFailed(self.id, job.state, attempts[-1].error if attempts else job.reason)
+
+
+def _check_timeout(timeout: float | None) -> float | None:
+    if timeout is not None and (
+        isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout >= 0
+    ):
+        raise InvalidValue(
+            "timeout", timeout, "is not a number of seconds", example="result(timeout=10)"
+        )
+    return timeout

@@ -1,0 +1,160 @@
+"""The way from any thread into the store: one background event loop per app, where submissions share commits.
+
+A submission that arrives while another is on its way waits for its return and then goes together with all that
+came meanwhile. Whoever submits returns when their job is durable. After a lost reply the same jobs are sent again;
+their ids make that safe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Sequence
+from concurrent.futures import Future
+from typing import Any, Final, TypeVar
+
+from foliot import commands
+from foliot.clock import Clock
+from foliot.config import Settings
+from foliot.errors import StoreUnavailable
+from foliot.ids import Ids, JobId
+from foliot.model.job import NewJob
+from foliot.store.open import open_store
+from foliot.store.port import Store
+
+T = TypeVar("T")
+_PATIENCE: Final = 30.0  # seconds a submission tries again before it gives up
+_GROUP: Final = 1000  # jobs that share one commit
+
+
+class Portal:
+    """Opened by its first use; `close` ends its thread and its connections."""
+
+    def __init__(self, settings: Settings, *, clock: Clock, ids: Ids) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._ids = ids
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._store: Store | None = None
+        self._opening: asyncio.Lock | None = None
+        self._waiting: list[tuple[Sequence[NewJob], Future[list[JobId]]]] = []
+        self._flushing = False
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run it on the portal's loop and wait; for synchronous callers."""
+        return asyncio.run_coroutine_threadsafe(work, self._running_loop()).result()
+
+    async def acall(self, work: Coroutine[Any, Any, T]) -> T:
+        return await asyncio.wrap_future(
+            asyncio.run_coroutine_threadsafe(work, self._running_loop())
+        )
+
+    def submit(self, jobs: Sequence[NewJob]) -> Future[list[JobId]]:
+        """Durable when the future is done."""
+        loop = self._running_loop()
+        done: Future[list[JobId]] = Future()
+        with self._lock:
+            self._waiting.append((jobs, done))
+            if self._flushing:
+                return done
+            self._flushing = True
+        loop.call_soon_threadsafe(self._start_flush)
+        return done
+
+    async def store(self) -> Store:
+        if self._store is None:
+            if self._opening is None:
+                self._opening = asyncio.Lock()
+            async with self._opening:
+                if self._store is None:
+                    self._store = await open_store(
+                        self._settings.store, clock=self._clock, ids=self._ids
+                    )
+        return self._store
+
+    def close(self) -> None:
+        with self._lock:
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+        if loop is None or thread is None:
+            return
+        asyncio.run_coroutine_threadsafe(self._close_store(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+    async def _close_store(self) -> None:
+        store, self._store = self._store, None
+        if store is not None:
+            await store.close()
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._opening = None
+                self._thread = threading.Thread(
+                    target=self._loop.run_forever, name="foliot-portal", daemon=True
+                )
+                self._thread.start()
+            return self._loop
+
+    def _start_flush(self) -> None:
+        self._flush_task = asyncio.get_running_loop().create_task(self._flush())
+
+    async def _flush(self) -> None:
+        while True:
+            with self._lock:
+                group, self._waiting = _take(self._waiting)
+                if not group:
+                    self._flushing = False
+                    return
+            await self._send(group)
+
+    async def _send(self, group: list[tuple[Sequence[NewJob], Future[list[JobId]]]]) -> None:
+        jobs = [job for some, _ in group for job in some]
+        try:
+            ids = await self._send_patiently(jobs)
+        except Exception as error:  # noqa: BLE001 - it is handed to whoever waits
+            if len(group) > 1 and not isinstance(error, StoreUnavailable):
+                # One of them cannot be stored: the others must not suffer for it.
+                for one in group:
+                    await self._send([one])
+                return
+            for _, done in group:
+                done.set_exception(error)
+            return
+        start = 0
+        for some, done in group:
+            done.set_result(ids[start : start + len(some)])
+            start += len(some)
+
+    async def _send_patiently(self, jobs: Sequence[NewJob]) -> list[JobId]:
+        started = self._clock.monotonic()
+        pause, resend = 0.05, False
+        while True:
+            try:
+                return await commands.submit(await self.store(), jobs, resend=resend)
+            except StoreUnavailable as error:
+                resend |= error.unknown
+                if self._clock.monotonic() - started + pause > _PATIENCE:
+                    raise
+                await self._clock.sleep(self._ids.jitter(pause, 0.5))
+                pause = min(pause * 2, 2)
+
+
+def _take(
+    waiting: list[tuple[Sequence[NewJob], Future[list[JobId]]]],
+) -> tuple[
+    list[tuple[Sequence[NewJob], Future[list[JobId]]]],
+    list[tuple[Sequence[NewJob], Future[list[JobId]]]],
+]:
+    """The first of them, up to a group; a large batch goes alone."""
+    count = 0
+    for position, (jobs, _) in enumerate(waiting):
+        count += len(jobs)
+        if count > _GROUP and position:
+            return waiting[:position], waiting[position:]
+    return waiting, []

@@ -1,0 +1,239 @@
+"""Every exception of Foliot.
+
+FoliotError
+├── InvalidValue (ValueError)        a value is refused: which field, what was given, an example
+│   └── ConfigError                  the same for a setting, with the place it came from
+├── UnknownJob (LookupError)         no job has this id
+├── UnknownKind                      no handler is registered under this kind
+├── JobFailed                        result() of a job that is dead or skipped
+├── JobCancelled                     result() of a job that was cancelled
+├── ResultTimeout (TimeoutError)     result() waited long enough
+├── StoreUnavailable                 the store cannot be reached; .unknown: it may have committed
+├── SchemaError                      the store's tables do not fit this version
+│   ├── SchemaMissing                there are none
+│   ├── SchemaOutdated               they are older
+│   └── SchemaNewer                  they are newer
+├── SessionLost                      this process's lease ran out: its jobs belong to others
+├── Retry                            raised by a handler: run me again later
+└── Cancel                           raised by a handler: end me as cancelled
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+import reprlib
+from collections.abc import Iterable
+
+_LONGEST_SHOWN = 80
+_NOT_GIVEN = object()
+
+# Greedy up to the last "@": a password may hold unescaped "@" and "/" and must not leak even then.
+_PASSWORD = re.compile(r"(://[^:/?#@\s]*:).*@", re.DOTALL)
+_PASSWORD_PARAMETER = re.compile(r"((?:^|[?&\s;])\w*passw(?:or)?d\s*=\s*)[^&\s;]*", re.IGNORECASE)
+
+
+class FoliotError(Exception):
+    """The root of all errors of Foliot. `hint` says what to do about it, where that is known."""
+
+    def __init__(self, message: str = "", *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.hint}" if self.hint else self.message
+
+
+class InvalidValue(FoliotError, ValueError):
+    """A value that is refused, when it is given and before anything was done with it.
+
+    `problem` follows the value in the sentence: InvalidValue("priority", 99,
+    "is not between 0 and 9", example="priority=2"). Without a value, it follows the field.
+    """
+
+    def __init__(
+        self,
+        field: str,
+        value: object = _NOT_GIVEN,
+        problem: str = "is not valid",
+        *,
+        example: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        self.field = field
+        self.value = None if value is _NOT_GIVEN else value
+        self.problem = problem
+        self.example = example
+        text = f"{field} {problem}" if value is _NOT_GIVEN else f"{field}: {shown(value)} {problem}"
+        super().__init__(f"{text}, for example {example}" if example else text, hint=hint)
+
+
+class ConfigError(InvalidValue):
+    """A setting that is refused. `source` is where it came from: file:line, variable or flag."""
+
+    def __init__(
+        self,
+        field: str,
+        value: object = _NOT_GIVEN,
+        problem: str = "is not valid",
+        *,
+        source: str | None = None,
+        example: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        self.source = source
+        placed = f"{problem} ({source})" if source else problem
+        super().__init__(field, value, placed, example=example, hint=hint)
+
+
+class UnknownJob(FoliotError, LookupError):
+    """No job has this id, neither live nor in history."""
+
+    def __init__(self, id: object) -> None:
+        self.id = id
+        super().__init__(
+            f"no job has the id {shown(str(id))}",
+            hint="it was never submitted to this store, or its history has been pruned",
+        )
+
+
+class UnknownKind(FoliotError):
+    """No handler is registered under this kind."""
+
+    def __init__(self, kind: str, *, known: Iterable[str] = ()) -> None:
+        self.kind = kind
+        super().__init__(
+            f"no job of kind {shown(kind)} is registered", hint=did_you_mean(kind, known)
+        )
+
+
+class JobFailed(FoliotError):
+    """A job whose result was asked for has ended without one. `error` is its last failure."""
+
+    def __init__(self, id: object, state: str = "dead", error: str | None = None) -> None:
+        self.id = id
+        self.state = state
+        self.error = error
+        super().__init__(f"job {id} is {state}" + (f": {error}" if error else ""))
+
+
+class JobCancelled(FoliotError):
+    """A job whose result was asked for was cancelled."""
+
+    def __init__(self, id: object, reason: str | None = None) -> None:
+        self.id = id
+        self.reason = reason
+        super().__init__(f"job {id} was cancelled" + (f": {reason}" if reason else ""))
+
+
+class ResultTimeout(FoliotError, TimeoutError):
+    """The job has not ended within the time given; it goes on."""
+
+    def __init__(self, id: object, waited: float, state: str | None = None) -> None:
+        self.id = id
+        self.waited = waited
+        self.state = state
+        still = f"is still {state}" if state else "has not ended"
+        super().__init__(f"job {id} {still} after {waited:g} s")
+
+
+class StoreUnavailable(FoliotError):
+    """The store cannot be reached. `unknown`: the request was sent and may have been committed."""
+
+    def __init__(self, message: str, *, unknown: bool = False, hint: str | None = None) -> None:
+        self.unknown = unknown
+        super().__init__(redact(message), hint=hint)
+
+
+class SchemaError(FoliotError):
+    """The store's tables do not fit this version of Foliot."""
+
+
+class SchemaMissing(SchemaError):
+    """The store has no tables of Foliot yet."""
+
+    def __init__(self, message: str = "the store has no Foliot tables yet") -> None:
+        super().__init__(message, hint="create them with: foliot db init")
+
+
+class SchemaOutdated(SchemaError):
+    """The store's tables are older than this version needs."""
+
+    def __init__(self, found: int, needed: int) -> None:
+        self.found = found
+        self.needed = needed
+        super().__init__(
+            f"the store's schema is version {found}, this Foliot needs version {needed}",
+            hint="upgrade the store with: foliot db upgrade",
+        )
+
+
+class SchemaNewer(SchemaError):
+    """The store's tables were made by a newer version: this one must not touch them."""
+
+    def __init__(self, found: int, needed: int) -> None:
+        self.found = found
+        self.needed = needed
+        super().__init__(
+            f"the store's schema is version {found}, this Foliot knows none above {needed}",
+            hint="upgrade this installation with: pip install --upgrade foliot",
+        )
+
+
+class SessionLost(FoliotError):
+    """This process could not extend its lease in time: its jobs are given to others."""
+
+    def __init__(self, message: str = "the session's lease has run out") -> None:
+        super().__init__(message)
+
+
+class Retry(FoliotError):
+    """Raised by a handler to be run again, after so many seconds or after its own backoff."""
+
+    def __init__(self, after: float | None = None, *, reason: str | None = None) -> None:
+        if after is not None and not _is_seconds(after):
+            raise InvalidValue("after", after, "is not a number of seconds", example="after=30")
+        self.after = after
+        self.reason = reason
+        super().__init__(reason or "the handler asked to be retried")
+
+
+class Cancel(FoliotError):
+    """Raised by a handler to end its job as cancelled."""
+
+    def __init__(self, reason: str | None = None) -> None:
+        self.reason = reason
+        super().__init__(reason or "the handler cancelled its job")
+
+
+def redact(text: str) -> str:
+    """The text with the passwords of any URL in it replaced."""
+    return _PASSWORD_PARAMETER.sub(r"\1***", _PASSWORD.sub(r"\1***@", text))
+
+
+def shown(value: object) -> str:
+    """A value as an error may show it: short, and without passwords."""
+    if isinstance(value, str):
+        value = redact(value[: _LONGEST_SHOWN * 10])
+    try:
+        return _short.repr(value)
+    except ValueError:  # an int of more digits than Python prints
+        return f"a huge {type(value).__name__}"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """A hint with the nearest of the known names, if one is near."""
+    nearest = difflib.get_close_matches(name[:_LONGEST_SHOWN], list(known), n=1, cutoff=0.6)
+    return f"did you mean {nearest[0]}?" if nearest else None
+
+
+def _is_seconds(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return math.isfinite(value) and value >= 0
+
+
+_short = reprlib.Repr()
+_short.maxstring = _short.maxother = _short.maxlong = _LONGEST_SHOWN

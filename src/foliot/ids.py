@@ -1,0 +1,106 @@
+"""Identity and chance. The only module that draws random numbers.
+
+A job's id is a UUIDv7 in text: 48 bits of milliseconds, a 12-bit slot that says where the job lives,
+then a counter, then chance. Ids of one process rise strictly, so jobs submitted together keep their order;
+ids made in the same millisecond share a slot, so a batch lands in one partition.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from hashlib import blake2b
+from threading import Lock
+from typing import NewType
+
+from foliot.clock import Clock, SystemClock
+
+JobId = NewType("JobId", str)
+SessionId = NewType("SessionId", str)
+
+SLOTS = 4096
+_COUNTER_BITS = 22
+_CHANCE_BITS = 62 - _COUNTER_BITS
+_VERSION_AND_VARIANT = (7 << 76) | (2 << 62)
+
+
+class Ids:
+    """A source of ids and chance. Seeded, it gives the same sequence every time."""
+
+    def __init__(self, *, clock: Clock | None = None, seed: int | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._random = random.Random(seed if seed is not None else os.urandom(32))
+        self._lock = Lock()
+        self._millisecond = 0
+        self._slot = 0
+        self._counter = 0
+        if seed is None:
+            os.register_at_fork(after_in_child=self._reseed)
+
+    def job(self, slot: int | None = None) -> JobId:
+        """A new job id; `slot` is the job's home, else chance decides."""
+        with self._lock:
+            now = int(self._clock.now().timestamp() * 1000)
+            self._counter += 1
+            if now > self._millisecond or self._counter >> _COUNTER_BITS:
+                self._millisecond = max(now, self._millisecond + 1)
+                self._slot = self._random.getrandbits(12)
+                self._counter = 0
+            number = (
+                (self._millisecond << 80)
+                | _VERSION_AND_VARIANT
+                | ((self._slot if slot is None else slot) << 64)
+                | (self._counter << _CHANCE_BITS)
+                | self._random.getrandbits(_CHANCE_BITS)
+            )
+        return JobId(_text(number))
+
+    def session(self) -> SessionId:
+        return SessionId(_text(self._random.getrandbits(128)))
+
+    def jitter(self, seconds: float, share: float = 0.2) -> float:
+        """`seconds`, give or take `share` of it, so that processes do not march in step."""
+        return seconds * (1 + share * (2 * self._random.random() - 1))
+
+    def up_to(self, seconds: float) -> float:
+        """Anywhere between zero and `seconds`: full jitter."""
+        return seconds * self._random.random()
+
+    def _reseed(self) -> None:
+        # A forked child would repeat its parent's ids.
+        self._random.seed(os.urandom(32))
+        self._lock = Lock()
+
+
+def slot_of(id: str) -> int:
+    """The home slot written into a job's id."""
+    return int(id[15:18], 16)
+
+
+def slot_of_key(*parts: str) -> int:
+    """The home slot of whatever is named by `parts`: equal parts, equal slot, on every machine."""
+    digest = blake2b("\0".join(parts).encode(), digest_size=2).digest()
+    return int.from_bytes(digest, "big") % SLOTS
+
+
+def partition_of(id: str, partitions: int) -> int:
+    return int(id[15:18], 16) * partitions // SLOTS
+
+
+def milliseconds_of(id: str) -> int:
+    """When the id was made, in milliseconds since 1970."""
+    return int(id[0:8] + id[9:13], 16)
+
+
+def is_job_id(text: str) -> bool:
+    return (
+        len(text) == 36
+        and text[8] == text[13] == text[18] == text[23] == "-"
+        and text[14] == "7"
+        and all(c in "0123456789abcdef-" for c in text)
+    )
+
+
+def _text(number: int) -> str:
+    digits = f"{number:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

@@ -1,0 +1,1 @@
+"""What Foliot's words mean: frozen data and the rules over it. No I/O, no clock, no asyncio."""

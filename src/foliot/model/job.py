@@ -1,0 +1,139 @@
+"""Job: what is submitted, what a worker holds, how an attempt ends, and what users read."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import IntEnum, StrEnum
+
+import msgspec
+
+from foliot.ids import JobId, SessionId
+
+
+class JobState(StrEnum):
+    SCHEDULED = "scheduled"  # its time is ahead
+    WAITING = "waiting"  # for its parents
+    HELD = "held"  # for a reason that is written on it
+    READY = "ready"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    DEAD = "dead"  # attempts exhausted: in the dead-letter queue
+    CANCELLED = "cancelled"
+    SKIPPED = "skipped"  # a parent's end ruled it out
+
+    @property
+    def final(self) -> bool:
+        return self in _FINAL
+
+
+_FINAL = frozenset({JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED, JobState.SKIPPED})
+
+
+class Priority(IntEnum):
+    """0 to 9, lower first; these are the names most jobs need."""
+
+    HIGH = 1
+    MEDIUM = 2
+    LOW = 3
+
+
+class NewJob(msgspec.Struct, frozen=True, gc=False):
+    """A job as it is submitted. Payload is JSON; no `run_at` means now."""
+
+    id: JobId
+    kind: str
+    payload: bytes
+    lane: int
+    queue: str = "default"
+    namespace: str = "default"
+    priority: int = Priority.MEDIUM
+    max_attempts: int = 5
+    run_at: datetime | None = None
+    timeout: float | None = None
+    key: str | None = None
+
+
+class ClaimedJob(msgspec.Struct, frozen=True, gc=False):
+    """A running job as its worker knows it. `fence` proves the right to change it."""
+
+    id: JobId
+    fence: int
+    kind: str
+    payload: bytes
+    attempt: int
+    max_attempts: int
+    losses: int
+    timeout: float | None
+    linked: bool  # its end concerns others: a limit, a workflow, a listener
+
+    @property
+    def suspect(self) -> bool:
+        """A session was lost while executing it, so it runs alone."""
+        return self.losses > 0
+
+    @property
+    def last_attempt(self) -> bool:
+        """Lost sessions have a limit of their own and do not use up attempts."""
+        return self.attempt - self.losses >= self.max_attempts
+
+
+class End(StrEnum):
+    """How a worker lets go of a job."""
+
+    SUCCEED = "succeed"
+    CANCEL = "cancel"
+    RETRY = "retry"  # the attempt failed, another one follows
+    BURY = "bury"  # the attempt failed, and it was the last
+    RELEASE = "release"  # it never started: nothing is counted
+    HOLD = "hold"  # it cannot start here: nothing is counted
+
+
+class Outcome(msgspec.Struct, frozen=True, gc=False):
+    """What a worker says of a job it holds; exactly one for each claim."""
+
+    id: JobId
+    fence: int
+    end: End = End.SUCCEED
+    result: bytes | None = None
+    delay: float = 0.0  # before the next attempt
+    reason: str | None = None  # one word: failed, timed_out, worker_lost, unknown_kind …
+    error: str | None = None
+    traceback: str | None = None
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """An attempt that did not succeed."""
+
+    attempt: int
+    fence: int
+    outcome: str
+    error: str | None
+    traceback: str | None
+    session: SessionId | None
+    started_at: datetime | None
+    finished_at: datetime
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as users read it, live or finished."""
+
+    id: JobId
+    kind: str
+    state: JobState
+    queue: str
+    namespace: str
+    priority: int
+    attempt: int
+    losses: int
+    generation: int
+    fence: int
+    created_at: datetime
+    run_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    session: SessionId | None = None
+    key: str | None = None
+    reason: str | None = None
+    cancel_requested: bool = False
+    payload: bytes = b"{}"
+    result: bytes | None = None

@@ -1,0 +1,34 @@
+"""The one table of a job's life: which verb leads from which state to which.
+
+Every statement that changes a state is one of these rows; the conformance suite walks the table on both stores.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from foliot.model.job import JobState
+
+_S = JobState
+
+TRANSITIONS: Final[dict[tuple[JobState, str], frozenset[JobState]]] = {
+    (_S.SCHEDULED, "admit"): frozenset({_S.READY}),
+    (_S.SCHEDULED, "cancel"): frozenset({_S.CANCELLED}),
+    (_S.WAITING, "admit"): frozenset({_S.READY, _S.SKIPPED}),
+    (_S.WAITING, "cancel"): frozenset({_S.CANCELLED}),
+    (_S.HELD, "admit"): frozenset({_S.READY}),
+    (_S.HELD, "cancel"): frozenset({_S.CANCELLED}),
+    (_S.READY, "claim"): frozenset({_S.RUNNING}),
+    (_S.READY, "cancel"): frozenset({_S.CANCELLED}),
+    (_S.RUNNING, "finish"): frozenset({_S.SUCCEEDED, _S.CANCELLED, _S.SCHEDULED, _S.DEAD}),
+    (_S.RUNNING, "release"): frozenset({_S.READY, _S.HELD, _S.CANCELLED}),
+    (_S.RUNNING, "reap"): frozenset({_S.READY, _S.SCHEDULED, _S.CANCELLED, _S.DEAD}),
+    (_S.DEAD, "retry"): frozenset({_S.READY}),
+}
+
+VERBS: Final = frozenset(verb for _, verb in TRANSITIONS)
+
+
+def reachable(state: JobState, verb: str) -> frozenset[JobState]:
+    """Where `verb` may lead from `state`; nowhere if it is not legal."""
+    return TRANSITIONS.get((state, verb), frozenset())

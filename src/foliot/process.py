@@ -1,0 +1,262 @@
+"""Process: a session with its heartbeat, and in it a worker, the scheduler's duties, or both.
+
+    opening → living → stopping → gone        stop() was called
+                 └──→ lost → opening          the lease could not be extended: a new session is opened
+
+A process outlives its store: while that is away it tries again, with jitter, for as long as it takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from contextlib import suppress
+
+import msgspec
+
+from foliot import __version__
+from foliot.clock import Clock
+from foliot.config import Settings
+from foliot.errors import StoreUnavailable
+from foliot.ids import Ids, SessionId
+from foliot.model.session import NewSession
+from foliot.registry import Registry
+from foliot.scheduler.service import Scheduler
+from foliot.store.open import open_store
+from foliot.store.port import Peek, Store, Wake
+from foliot.watch import Watch
+from foliot.worker.heartbeat import Heartbeat
+from foliot.worker.service import Worker
+
+log = logging.getLogger("foliot.process")
+
+
+class Role(msgspec.Struct, frozen=True):
+    """What the process does. `target` says where the app is, for child processes."""
+
+    registry: Registry | None  # None: no worker
+    duties: bool = True
+    target: str | None = None
+
+
+class Process:
+    def __init__(self, role: Role, settings: Settings, *, clock: Clock, ids: Ids) -> None:
+        self._role = role
+        self._settings = settings
+        self._clock = clock
+        self._ids = ids
+        self._stop = asyncio.Event()
+        self._life: Life | None = None
+        self.session: SessionId | None = None
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Until stopped."""
+        store = await self._open()
+        if store is None:
+            return
+        try:
+            await store.listen(self._hear)
+            await self._admit_known_kinds(store)
+            while not self._stop.is_set():
+                await self._live(store)
+        finally:
+            await store.close()
+
+    def _hear(self, wake: Wake) -> None:
+        if self._life is not None:
+            self._life.hear(wake)
+
+    async def _open(self) -> Store | None:
+        size = self._settings.store.pool + self._settings.worker.in_flight
+        while not self._stop.is_set():
+            try:
+                return await open_store(
+                    self._settings.store, clock=self._clock, ids=self._ids, size=size
+                )
+            except StoreUnavailable as error:
+                log.warning("the store is not there yet, trying again: %s", error)
+                await self._pause(1.0)
+        return None
+
+    async def _live(self, store: Store) -> None:
+        life = Life(store, self._role, self._settings, clock=self._clock, ids=self._ids)
+        try:
+            await life.open()
+        except StoreUnavailable as error:
+            log.warning("no session could be opened, trying again: %s", error)
+            await self._pause(1.0)
+            return
+        self._life, self.session = life, life.session
+        try:
+            await life.live(self._stop)
+        finally:
+            self._life = None
+
+    async def _admit_known_kinds(self, store: Store) -> None:
+        """What was held because nobody knew its kind, now that we do."""
+        if self._role.registry is None:
+            return
+        for partition in range(store.partitions):
+            try:
+                await store.jobs.admit_kinds(partition, self._role.registry.kinds)
+            except StoreUnavailable as error:
+                log.warning("held jobs were not looked at: %s", error)
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stop.wait(), self._ids.jitter(seconds, 0.5))
+
+
+class Life:
+    """One session, from opening to closing or loss."""
+
+    def __init__(
+        self, store: Store, role: Role, settings: Settings, *, clock: Clock, ids: Ids
+    ) -> None:
+        self.session = ids.session()
+        self._store = store
+        self._role = role
+        self._settings = settings
+        self._clock = clock
+        self._ids = ids
+        self._lost = asyncio.Event()
+        self._heartbeat: Heartbeat | None = None
+        self._watch = Watch(store, clock=clock, ids=ids, poll=settings.worker.poll, see=self._see)
+        self._worker = self._make_worker()
+        self._scheduler = self._make_scheduler()
+
+    async def open(self) -> None:
+        own = self._settings.worker
+        kinds = self._role.registry.kinds if self._role.registry is not None else ()
+        session = NewSession(
+            id=self.session,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=__version__,
+            queues=own.queues,
+            kinds=kinds,
+            duties=self._role.duties,
+        )
+        await self._store.sessions.open(session, lease=own.lease)
+        self._heartbeat = Heartbeat(
+            self._store.sessions.heart(self.session, lease=own.lease),
+            self._clock,
+            lease=own.lease,
+            beat=own.beat,
+            executing=self._worker.executing if self._worker else list,
+            on_lost=self._lost.set,
+            on_beat=self._worker.beat if self._worker else _nothing,
+        )
+        self._heartbeat.start()
+
+    async def live(self, stop: asyncio.Event) -> None:
+        """Until `stop` is set, or the session is lost."""
+        work = asyncio.create_task(self._work())
+        ends = [asyncio.create_task(stop.wait()), asyncio.create_task(self._lost.wait())]
+        try:
+            await asyncio.wait([work, *ends], return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                work.result()  # a loop never ends by itself: this raises what broke it
+            if not self._lost.is_set():
+                await self._finish()
+        finally:
+            for task in (*ends, work):
+                task.cancel()
+            await asyncio.gather(*ends, work, return_exceptions=True)
+            await self._close()
+
+    def hear(self, wake: Wake) -> None:
+        if self._worker is not None:
+            self._worker.hear(wake)
+        if wake.due:
+            self._watch.wake()
+
+    async def _work(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._watch.run())
+            if self._worker is not None:
+                group.create_task(self._worker.run())
+            if self._scheduler is not None:
+                group.create_task(self._scheduler.run())
+
+    async def _finish(self) -> None:
+        """Stop in good order, unless the session is lost meanwhile."""
+        stopping = asyncio.create_task(self._stop_in_order())
+        lost = asyncio.create_task(self._lost.wait())
+        await asyncio.wait([stopping, lost], return_when=asyncio.FIRST_COMPLETED)
+        for task in (stopping, lost):
+            task.cancel()
+        await asyncio.gather(stopping, lost, return_exceptions=True)
+
+    async def _stop_in_order(self) -> None:
+        if self._scheduler is not None:
+            try:
+                await self._scheduler.stop()
+            except StoreUnavailable as error:
+                log.warning("the partitions were not handed over: %s", error)
+        if self._worker is not None:
+            await self._worker.stop(self._settings.worker.grace)
+
+    async def _close(self) -> None:
+        if self._lost.is_set() and self._worker is not None:
+            self._worker.abandon()
+        if self._heartbeat is not None:
+            await self._heartbeat.stop()
+        if self._worker is not None:
+            await self._worker.close()
+        if not self._lost.is_set():
+            try:
+                await self._store.sessions.close(self.session)
+            except StoreUnavailable as error:
+                log.warning("the session was not closed, it will expire: %s", error)
+
+    def _see(self, peek: Peek) -> None:
+        if self._worker is not None:
+            self._worker.see(peek)
+        if self._scheduler is not None:
+            self._scheduler.see(peek)
+
+    def _announce(self, wake: Wake) -> None:
+        """Tell ourselves at once, and everybody else."""
+        self.hear(wake)
+        self._store.wake(wake)
+
+    def _trusted(self) -> bool:
+        return self._heartbeat is not None and self._heartbeat.trusted
+
+    def _make_worker(self) -> Worker | None:
+        if self._role.registry is None:
+            return None
+        return Worker(
+            self._store,
+            self.session,
+            self._role.registry,
+            self._settings,
+            clock=self._clock,
+            ids=self._ids,
+            target=self._role.target,
+            trusted=self._trusted,
+            look=self._watch.wake,
+        )
+
+    def _make_scheduler(self) -> Scheduler | None:
+        if not self._role.duties:
+            return None
+        return Scheduler(
+            self._store,
+            self.session,
+            self._settings,
+            clock=self._clock,
+            ids=self._ids,
+            announce=self._announce,
+            look=self._watch.wake,
+        )
+
+
+def _nothing() -> None:
+    """There is no worker to tell."""

@@ -1,0 +1,203 @@
+"""Which function runs which kind of job: used by clients to submit and by workers to run."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, get_type_hints
+
+import msgspec
+
+from foliot.errors import InvalidValue, UnknownKind
+from foliot.model.definition import JobDefinition
+from foliot.model.retry import Exponential, Fixed, RetryPolicy
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,199}")
+_encode = msgspec.json.Encoder().encode
+_PLAIN = (str, int, float, bool, bytes, type(None), tuple, frozenset)
+
+
+class Registry:
+    """Definitions by kind. Two functions cannot share one."""
+
+    def __init__(self) -> None:
+        self._definitions: dict[str, JobDefinition] = {}
+
+    def add(self, definition: JobDefinition) -> None:
+        known = self._definitions.get(definition.kind)
+        if known is not None and place_of(known.function) != place_of(definition.function):
+            raise InvalidValue(
+                "kind",
+                definition.kind,
+                f"is the name of {place_of(known.function)} already and cannot be that of "
+                f"{place_of(definition.function)} as well",
+                example='@app.job(kind="another_name")',
+            )
+        self._definitions[definition.kind] = definition
+
+    def get(self, kind: str) -> JobDefinition | None:
+        return self._definitions.get(kind)
+
+    def find(self, kind: str) -> JobDefinition:
+        definition = self._definitions.get(kind)
+        if definition is None:
+            raise UnknownKind(kind, known=self._definitions)
+        return definition
+
+    def __iter__(self) -> Iterator[JobDefinition]:
+        return iter(self._definitions.values())
+
+    def __len__(self) -> int:
+        return len(self._definitions)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        return tuple(sorted(self._definitions))
+
+
+def define(
+    function: Callable[..., Any],
+    *,
+    kind: str | None = None,
+    queue: str = "default",
+    priority: int = 2,
+    max_attempts: int = 5,
+    timeout: float | None = None,
+    retry: RetryPolicy | None = None,
+) -> JobDefinition:
+    """A definition, with every value checked."""
+    kind = function.__name__ if kind is None else kind
+    check_name("kind", kind, example='kind="send_email"')
+    check_name("queue", queue, example='queue="mail"')
+    check_whole("priority", priority, 0, 9, example="priority=2")
+    check_whole("max_attempts", max_attempts, 1, 1000, example="max_attempts=5")
+    if timeout is not None:
+        check_seconds("timeout", timeout, least=0.01, most=366 * 86400, example="timeout=30")
+    if retry is not None and not isinstance(retry, Exponential | Fixed):
+        raise InvalidValue(
+            "retry", retry, "is not a retry policy", example="retry=Exponential(first=1)"
+        )
+    hints = _hints(function)
+    arguments = _arguments(function, kind, hints)
+    return JobDefinition(
+        kind=kind,
+        function=function,
+        arguments=arguments,
+        decode=msgspec.json.Decoder(arguments).decode,
+        keyword_only=any(
+            parameter.kind is parameter.KEYWORD_ONLY
+            for parameter in inspect.signature(function).parameters.values()
+        ),
+        returns=hints.get("return", Any),
+        is_async=inspect.iscoroutinefunction(function),
+        queue=queue,
+        priority=int(priority),
+        max_attempts=max_attempts,
+        timeout=timeout,
+        retry=retry or Exponential(),
+    )
+
+
+def bind(definition: JobDefinition, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+    """The payload of a call: its arguments as a JSON object, checked against the annotations."""
+    try:
+        payload = _encode(definition.arguments(*args, **kwargs))
+        definition.decode(payload)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidValue(
+            f"{definition.kind}()",
+            problem=f"cannot be called like this: {error}",
+            hint=f"it takes {inspect.signature(definition.function)}",
+        ) from error
+    return payload
+
+
+def call(definition: JobDefinition, payload: bytes) -> Any:
+    """Call the function with a payload's arguments."""
+    arguments = definition.decode(payload)
+    if definition.keyword_only:
+        return _call_by_name(definition.function, arguments)
+    return definition.function(*msgspec.structs.astuple(arguments))
+
+
+def _call_by_name(function: Callable[..., Any], arguments: msgspec.Struct) -> Any:
+    args, kwargs = [], {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            kwargs[name] = getattr(arguments, name)
+        else:
+            args.append(getattr(arguments, name))
+    return function(*args, **kwargs)
+
+
+def place_of(function: Callable[..., Any]) -> str:
+    """Where a function is written: module and name, which survive a reload of its module."""
+    return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', function)}"
+
+
+def check_name(field: str, value: object, *, example: str) -> str:
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise InvalidValue(
+            field, value, "is not 1 to 200 letters, digits, and any of _ . : -", example=example
+        )
+    return value
+
+
+def check_whole(field: str, value: object, least: int, most: int, *, example: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InvalidValue(
+            field, value, f"is not a whole number from {least} to {most}", example=example
+        )
+    return value
+
+
+def check_seconds(field: str, value: object, *, least: float, most: float, example: str) -> float:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not least <= value <= most:  # type: ignore[operator]
+        raise InvalidValue(
+            field, value, f"is not a number of seconds from {least:g} to {most:g}", example=example
+        )
+    return float(value)  # type: ignore[arg-type]
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return get_type_hints(function, include_extras=True)
+    except NameError:  # an annotation that is only there for type checkers
+        return {}
+
+
+def _arguments(
+    function: Callable[..., Any], kind: str, hints: dict[str, Any]
+) -> type[msgspec.Struct]:
+    positional: list[Any] = []
+    keyword: list[Any] = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise InvalidValue(
+                "function",
+                place_of(function),
+                f"takes *{name}: a job's parameters must be named, so that they can be stored",
+                example=f"def {function.__name__}(items: list[str])",
+            )
+        field: tuple[Any, ...] = (name, hints.get(name, Any))
+        if parameter.default is not parameter.empty:
+            field = (*field, _default(parameter.default))
+        (keyword if parameter.kind is parameter.KEYWORD_ONLY else positional).append(field)
+    options: dict[str, Any] = {"omit_defaults": True, "forbid_unknown_fields": True, "frozen": True}
+    struct = msgspec.defstruct(kind_name(kind), positional, **options)
+    if keyword:
+        struct = msgspec.defstruct(
+            kind_name(kind), keyword, bases=(struct,), kw_only=True, **options
+        )
+    return struct
+
+
+def kind_name(kind: str) -> str:
+    """A kind as a Python name, for messages of the struct that carries its arguments."""
+    return re.sub(r"\W", "_", kind)
+
+
+def _default(value: Any) -> Any:
+    return value if isinstance(value, _PLAIN) else msgspec.field(default_factory=lambda: value)

@@ -1,0 +1,63 @@
+"""Admit: due scheduled jobs become ready. Sleeps until the next due time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from foliot.clock import Clock
+from foliot.ids import Ids
+from foliot.loop import Loop
+from foliot.scheduler.partitions import Partitions
+from foliot.store.port import Peek, Store, Wake
+
+_LONGEST: Final = 60.0
+
+
+class Admit(Loop):
+    name = "admit"
+
+    def __init__(
+        self,
+        store: Store,
+        partitions: Partitions,
+        *,
+        clock: Clock,
+        ids: Ids,
+        batch: int,
+        announce: Callable[[Wake], None],
+        look: Callable[[], None],
+    ) -> None:
+        super().__init__(clock, ids)
+        self._store = store
+        self._partitions = partitions
+        self._batch = batch
+        self._announce = announce
+        self._look = look
+        self._due: dict[
+            int, float
+        ] = {}  # partition -> when its next job is due, on our monotonic clock
+
+    def see(self, peek: Peek) -> None:
+        now = self.clock.monotonic()
+        self._due = {partition: now + seconds for partition, seconds in peek.due_in.items()}
+        self.wake()
+
+    async def tick(self) -> float:
+        now = self.clock.monotonic()
+        held = self._partitions.held
+        due = [partition for partition, at in self._due.items() if at <= now and partition in held]
+        for partition in due:
+            await self._admit(partition)
+        if due:
+            self._look()  # what comes next is not known until somebody has looked
+        ahead = [at - now for partition, at in self._due.items() if partition in held and at > now]
+        return min([*ahead, _LONGEST])
+
+    async def _admit(self, partition: int) -> None:
+        lanes: Sequence[int] = range(self._batch)
+        while len(lanes) >= self._batch:
+            lanes = await self._store.jobs.admit(partition, limit=self._batch)
+            if lanes:
+                self._announce(Wake(tuple((partition, lane) for lane in set(lanes))))
+        self._due.pop(partition, None)

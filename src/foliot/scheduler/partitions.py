@@ -1,0 +1,40 @@
+"""Which partitions this process does the duties of.
+
+A lease is trusted less by its holder than by the store: it counts from before it was asked for. It only divides
+the work; every duty is safe in any number of processes at once.
+"""
+
+from __future__ import annotations
+
+from foliot.clock import Clock
+from foliot.ids import Ids, SessionId
+from foliot.loop import Loop
+from foliot.store.port import Store
+
+
+class Partitions(Loop):
+    name = "partitions"
+
+    def __init__(
+        self, store: Store, session: SessionId, *, clock: Clock, ids: Ids, term: float
+    ) -> None:
+        super().__init__(clock, ids)
+        self._store = store
+        self._session = session
+        self._term = term
+        self._held: frozenset[int] = frozenset()
+        self._until = 0.0
+
+    @property
+    def held(self) -> frozenset[int]:
+        return self._held if self.clock.monotonic() < self._until else frozenset()
+
+    async def tick(self) -> float:
+        asked = self.clock.monotonic()
+        self._held = await self._store.leases.divide(self._session, term=self._term)
+        self._until = asked + self._term
+        return self.ids.jitter(self._term / 3)
+
+    async def give_up(self) -> None:
+        self._until = 0.0
+        await self._store.leases.give_up(self._session)

@@ -1,0 +1,56 @@
+"""Scheduler: which duties there are, started together; nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from foliot.clock import Clock
+from foliot.config import Settings
+from foliot.ids import Ids, SessionId
+from foliot.scheduler.admit import Admit
+from foliot.scheduler.partitions import Partitions
+from foliot.scheduler.prune import Prune
+from foliot.scheduler.reap import Reap
+from foliot.store.port import Peek, Store, Wake
+
+
+class Scheduler:
+    def __init__(
+        self,
+        store: Store,
+        session: SessionId,
+        settings: Settings,
+        *,
+        clock: Clock,
+        ids: Ids,
+        announce: Callable[[Wake], None],
+        look: Callable[[], None],
+    ) -> None:
+        own = settings.scheduler
+        self.partitions = Partitions(store, session, clock=clock, ids=ids, term=own.term)
+        self.admit = Admit(
+            store,
+            self.partitions,
+            clock=clock,
+            ids=ids,
+            batch=own.batch,
+            announce=announce,
+            look=look,
+        )
+        self.reap = Reap(store, self.partitions, settings, clock=clock, ids=ids)
+        self.prune = Prune(store, self.partitions, settings, clock=clock, ids=ids)
+
+    def see(self, peek: Peek) -> None:
+        self.admit.see(peek)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        await self.partitions.tick_safely()
+        async with asyncio.TaskGroup() as group:
+            for loop in (self.partitions, self.admit, self.reap, self.prune):
+                group.create_task(loop.run())
+
+    async def stop(self) -> None:
+        """Hand the partitions over at once instead of letting the leases run out."""
+        await self.partitions.give_up()

@@ -1,0 +1,1 @@
+"""The store: the only place where processes meet. `port.py` is the contract; two adapters keep it."""

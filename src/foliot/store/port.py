@@ -1,0 +1,268 @@
+"""The contract of a store. Two adapters keep it, one conformance suite holds them to it.
+
+Every call is one transaction on one partition (unless it says that it only reads), takes a batch, and has
+taken effect durably when it returns. A call that fails with `StoreUnavailable` did nothing, or, where the error
+says `unknown`, may have taken effect; what to do then is in each docstring. Times are compared on the store's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Protocol
+
+import msgspec
+
+from foliot.ids import JobId, SessionId
+from foliot.model.job import Attempt, ClaimedJob, Job, JobState, NewJob, Outcome
+from foliot.model.lane import Lane
+from foliot.model.session import NewSession, Session
+
+
+class Share(msgspec.Struct, frozen=True):
+    """How many jobs a claim may take from a lane."""
+
+    lane: Lane
+    quota: int
+
+
+class Cycle(msgspec.Struct, frozen=True):
+    """What one finish-then-claim brought back."""
+
+    claimed: list[ClaimedJob]
+    refused: list[JobId]  # outcomes that came too late: the fence had moved on
+
+
+class Peek(msgspec.Struct, frozen=True):
+    """Where there is something to do, across all partitions."""
+
+    ready: list[tuple[int, Lane]]
+    due_in: dict[int, float]  # partition -> seconds until its next scheduled job, may be negative
+
+
+class RunningJob(msgspec.Struct, frozen=True):
+    """A running row of one session."""
+
+    id: JobId
+    partition: int
+    fence: int
+    cancel_requested: bool
+
+
+class Reaped(msgspec.Struct, frozen=True):
+    """What was taken back from lost sessions and from attempts past their deadline."""
+
+    returned: int = 0  # had not started: as if never claimed
+    lost: int = 0  # were executing: back to ready, as suspects
+    timed_out: int = 0
+    dead: int = 0
+    cancelled: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.returned + self.lost + self.timed_out + self.dead + self.cancelled
+
+
+class Wake(msgspec.Struct, frozen=True):
+    """A hint that something changed. Hints may be lost; polling is the truth."""
+
+    ready: tuple[tuple[int, int], ...] = ()  # (partition, lane number)
+    due: bool = False  # a scheduled job, perhaps earlier than the next known one
+    cancel: bool = False
+
+
+class Queue(msgspec.Struct, frozen=True):
+    name: str
+    paused_at: datetime | None
+    paused_by: str | None
+    note: str | None
+
+
+class Grade(msgspec.Struct, frozen=True, kw_only=True):
+    """How durable an acknowledgement is, and what stands in the way of speed."""
+
+    engine: str
+    version: str
+    durability: str  # one word and why
+    durable: bool
+    pooler: str
+    listening: bool
+    schema: int
+    partitions: int
+    oldest_transaction: float | None  # seconds
+    oldest_transaction_by: str | None
+    dead_tuples: int | None
+    live_jobs: int
+    ready_jobs: int
+    dead_jobs: int
+    queue_age: float | None  # seconds the oldest ready job has been ready
+    history_days_ahead: int | None
+    clock_offset: float  # this host's clock minus the store's, seconds
+
+
+class Jobs(Protocol):
+    async def submit(
+        self, partition: int, jobs: Sequence[NewJob], *, resend: bool = False
+    ) -> list[JobId]:
+        """Insert all or nothing. Returns the id that stands for each: its own, or the live job's that
+        already has its unique key. Safe to repeat with `resend=True` after an unknown outcome: a job that
+        exists, or has finished meanwhile, is not made again."""
+        ...
+
+    async def finish_and_claim(
+        self,
+        partition: int,
+        session: SessionId,
+        *,
+        outcomes: Sequence[Outcome] = (),
+        shares: Sequence[Share] = (),
+        room: int = 0,
+    ) -> Cycle:
+        """Finish `outcomes`, then claim up to `room` from the front of the lanes, in one commit.
+        An outcome counts only if its fence is current and the session still holds the job; the others come
+        back as refused. After an unknown outcome: ask `settled`, and `running` for what was claimed."""
+        ...
+
+    async def settled(self, partition: int, outcomes: Sequence[Outcome]) -> set[JobId]:
+        """Of these outcomes, those that have taken effect under their own fence. Only reads."""
+        ...
+
+    async def running(self, session: SessionId) -> list[RunningJob]:
+        """What the store thinks this session is running, in all partitions. Only reads."""
+        ...
+
+    async def cancel(self, partition: int, ids: Sequence[JobId]) -> dict[JobId, JobState]:
+        """Ask for the end of live jobs. A job that is not running is cancelled when this returns; a running one
+        is flagged, and its worker told. Returns the state of each live job found. Repeating is harmless."""
+        ...
+
+    async def admit(self, partition: int, *, limit: int) -> list[int]:
+        """Make due scheduled jobs ready, earliest first. Returns the lane number of each."""
+        ...
+
+    async def admit_kinds(self, partition: int, kinds: Sequence[str]) -> list[int]:
+        """Make ready what is held because nobody knew its kind, for these kinds. Returns the lane number of each."""
+        ...
+
+    async def find_lost(self) -> dict[int, list[SessionId]]:
+        """The partitions that have something to reap, each with the sessions that are gone (none, where only
+        a deadline has passed). Only reads."""
+        ...
+
+    async def reap(
+        self, partition: int, sessions: Sequence[SessionId], *, limit: int, loss_limit: int
+    ) -> Reaped:
+        """Take back what `sessions`, which are gone, were running, and what is past its deadline.
+        Any process may, at any time."""
+        ...
+
+    async def peek(self) -> Peek:
+        """Lanes with ready jobs and next due times, across partitions. Only reads."""
+        ...
+
+    async def get(self, id: JobId) -> Job | None:
+        """Live, finished or dead. Only reads."""
+        ...
+
+    async def ended(self, ids: Sequence[JobId]) -> list[Job]:
+        """Of these, the ones that have ended. Only reads."""
+        ...
+
+    async def attempts(self, id: JobId) -> list[Attempt]:
+        """The attempts that did not succeed, first first. Only reads."""
+        ...
+
+    async def count(self) -> dict[JobState, int]:
+        """How many jobs are in each state, finished ones included. Only reads; exact, so not for hot paths."""
+        ...
+
+
+class Heart(Protocol):
+    """A session's own line to the store, for its own thread: nothing the worker does can hold it up."""
+
+    def extend(self, executing: Sequence[JobId]) -> bool:
+        """Push the session's expiry to a lease from now. False: it has expired, and never revives."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Sessions(Protocol):
+    async def open(self, session: NewSession, *, lease: float) -> None: ...
+
+    def heart(self, session: SessionId, *, lease: float) -> Heart: ...
+
+    async def close(self, session: SessionId) -> None:
+        """End a session that holds nothing any more."""
+        ...
+
+    async def all(self) -> list[Session]: ...
+
+    async def prune(self) -> int:
+        """Forget expired sessions that no running row names. Returns how many."""
+        ...
+
+
+class Leases(Protocol):
+    async def divide(self, session: SessionId, *, term: float) -> frozenset[int]:
+        """Renew, take and give up partition leases so that live sessions with duties share them evenly.
+        Returns the partitions held for `term` seconds from before the call."""
+        ...
+
+    async def give_up(self, session: SessionId) -> None: ...
+
+
+class Queues(Protocol):
+    async def pause(self, name: str, *, by: str | None = None, note: str | None = None) -> None:
+        """When this returns no claim takes from the queue."""
+        ...
+
+    async def resume(self, name: str) -> None: ...
+
+    async def all(self) -> list[Queue]: ...
+
+
+class Upkeep(Protocol):
+    async def prune(self, *, keep: float | None, limit: int) -> int:
+        """Forget history older than `keep` seconds (None: nothing), and make room ahead. Returns how many
+        rows or days went."""
+        ...
+
+    async def grade(self) -> Grade: ...
+
+
+class Store(Protocol):
+    """One open store."""
+
+    @property
+    def url(self) -> str:
+        """Without its password."""
+        ...
+
+    @property
+    def partitions(self) -> int: ...
+
+    @property
+    def jobs(self) -> Jobs: ...
+
+    @property
+    def sessions(self) -> Sessions: ...
+
+    @property
+    def leases(self) -> Leases: ...
+
+    @property
+    def queues(self) -> Queues: ...
+
+    @property
+    def upkeep(self) -> Upkeep: ...
+
+    async def listen(self, hear: Callable[[Wake], None]) -> None:
+        """Call `hear` on this event loop for every hint, from any process, until the store is closed."""
+        ...
+
+    def wake(self, wake: Wake) -> None:
+        """Send a hint, from this event loop. Throttled; never part of a transaction; never fails."""
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,1 @@
+"""The PostgreSQL adapter, versions 14 and later, by psycopg 3."""

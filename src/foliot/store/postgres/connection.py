@@ -1,0 +1,179 @@
+"""Connections to PostgreSQL: one transaction in one round trip, and what its errors mean.
+
+Nothing here depends on the session of a connection, so a transaction pooler may stand in between; where one does,
+statements are not prepared. A lost connection is reported as `StoreUnavailable`; the pool makes new ones by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NoReturn
+
+import msgspec
+import psycopg
+from psycopg import AsyncConnection, AsyncRawCursor, errors
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+from foliot.clock import Clock
+from foliot.errors import InvalidValue, SchemaMissing, StoreUnavailable
+from foliot.ids import Ids
+from foliot.store.sql import Statement
+
+Rows = list[tuple[Any, ...]]
+Values = Mapping[str, object]
+
+_TRIES: Final = 6  # of a transaction that deadlocked or could not be serialised
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One statement of a transaction."""
+
+    statement: Statement
+    values: Values
+
+
+class Connections:
+    """A pool, and the two ways to use it: `read` one statement, `transact` several."""
+
+    def __init__(self, url: str, *, size: int, timeout: float, clock: Clock, ids: Ids) -> None:
+        self.conninfo = to_conninfo(url, timeout=timeout)
+        self.pooled = False  # a transaction pooler stands in between
+        self._clock = clock
+        self._ids = ids
+        self._timeout = timeout
+        self._pool = AsyncConnectionPool(
+            self.conninfo,
+            min_size=1,
+            max_size=size,
+            open=False,
+            timeout=timeout,
+            reconnect_timeout=0,  # a connection that cannot be made is asked for again by the next caller
+            max_lifetime=30 * 60,
+            kwargs={"autocommit": True, "prepare_threshold": None},
+            configure=self._configure,
+        )
+
+    async def open(self, *, pooler: str) -> None:
+        try:
+            probe = await AsyncConnection.connect(self.conninfo, autocommit=True)
+        except psycopg.Error as error:
+            raise _unavailable(error, unknown=False) from error
+        async with probe:
+            # A pooler makes up the process number that it tells its clients.
+            row = await (await probe.execute("SELECT pg_backend_pid()")).fetchone()
+            detected = row is None or row[0] != probe.info.backend_pid
+            self.pooled = detected if pooler == "auto" else pooler == "yes"
+            if probe.info.server_version < 140000:
+                raise InvalidValue(
+                    "store.url",
+                    f"PostgreSQL {probe.info.server_version // 10000}",
+                    "is older than version 14, the oldest supported",
+                )
+        await self._pool.open()
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+    async def read(self, statement: Statement, values: Values) -> Rows:
+        """One statement that only reads, or whose effect may be repeated."""
+        return (await self._attempt([Step(statement, values)]))[0]
+
+    async def transact(self, steps: Sequence[Step]) -> list[Rows]:
+        """All steps in one transaction and one round trip; the rows of each. It has committed when this returns."""
+        for attempt in range(1, _TRIES):
+            try:
+                return await self._attempt(steps)
+            except (errors.DeadlockDetected, errors.SerializationFailure):
+                await self._clock.sleep(self._ids.up_to(0.02 * attempt))
+        try:
+            return await self._attempt(steps)
+        except (errors.DeadlockDetected, errors.SerializationFailure) as error:
+            raise StoreUnavailable(f"the store is too contended: {error}") from error
+
+    async def _attempt(self, steps: Sequence[Step]) -> list[Rows]:
+        try:
+            connection = await self._pool.getconn(self._timeout)
+        except (PoolTimeout, psycopg.OperationalError) as error:
+            raise _unavailable(error, unknown=False) from error
+        try:
+            return await self._run(connection, steps)
+        except (errors.DeadlockDetected, errors.SerializationFailure):
+            await _forgive(connection)
+            raise
+        except psycopg.Error as error:
+            # A server that has become read-only, or forgot a statement, is left for a new connection.
+            await connection.close()
+            _explain(error)
+        except BaseException:
+            # Cancelled in the middle: nobody knows what the connection is waiting for.
+            await connection.close()
+            raise
+        finally:
+            await self._pool.putconn(connection)
+
+    async def _run(self, connection: AsyncConnection[Any], steps: Sequence[Step]) -> list[Rows]:
+        prepare = not self.pooled
+        explicit = len(steps) > 1  # one statement is a transaction by itself
+        cursors = [AsyncRawCursor(connection) for _ in steps]
+        async with connection.pipeline():
+            if explicit:
+                await connection.execute("BEGIN", prepare=prepare)
+            for cursor, step in zip(cursors, steps, strict=True):
+                statement = step.statement
+                await cursor.execute(
+                    statement.numbered, statement.bind(step.values), prepare=prepare, binary=True
+                )
+            if explicit:
+                await connection.execute("COMMIT", prepare=prepare)
+        return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
+
+    async def _configure(self, connection: AsyncConnection[Any]) -> None:
+        connection.prepare_threshold = None if self.pooled else 0
+
+
+def to_conninfo(url: str, *, timeout: float) -> str:
+    """What libpq needs, with dead peers noticed within seconds."""
+    try:
+        given = conninfo_to_dict(url)
+    except psycopg.Error as error:
+        raise InvalidValue(
+            "url", url, f"cannot be read: {error}", example="postgresql://user:secret@host/database"
+        ) from error
+    defaults: dict[str, str | int] = {
+        "application_name": "foliot",
+        "connect_timeout": max(2, round(timeout)),
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 2,
+        "tcp_user_timeout": 15000,
+    }
+    if "," in str(given.get("host", "")):
+        defaults["target_session_attrs"] = "read-write"
+    return make_conninfo("", **{**defaults, **given})
+
+
+async def _forgive(connection: AsyncConnection[Any]) -> None:
+    try:
+        await connection.rollback()
+    except psycopg.Error:
+        await connection.close()
+
+
+def _explain(error: psycopg.Error) -> NoReturn:
+    if isinstance(error, errors.UndefinedTable | errors.InvalidSchemaName):
+        raise SchemaMissing from error
+    told = error.sqlstate is not None and not error.sqlstate.startswith(("08", "57P"))
+    gone = isinstance(
+        error, psycopg.OperationalError | psycopg.InterfaceError | errors.ReadOnlySqlTransaction
+    )
+    if gone or error.sqlstate in ("0A000", "26000", "42P05"):
+        # Told by the server: the transaction did not commit. Otherwise the reply is missing.
+        raise _unavailable(error, unknown=not told) from error
+    raise error
+
+
+def _unavailable(error: Exception, *, unknown: bool) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"PostgreSQL: {str(error).strip() or type(error).__name__}", unknown=unknown
+    )

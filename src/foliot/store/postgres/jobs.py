@@ -1,0 +1,320 @@
+"""Jobs in PostgreSQL: bind, execute, map. What the statements promise is written in sql/jobs.sql."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from foliot.clock import Clock
+from foliot.ids import JobId, SessionId, milliseconds_of, partition_of
+from foliot.model.job import Attempt, End, Job, JobState, NewJob, Outcome
+from foliot.model.lane import Lane
+from foliot.store import rows
+from foliot.store.port import Cycle, Peek, Reaped, RunningJob, Share
+from foliot.store.postgres.arrays import blobs, numbers, optional_numbers, texts, words
+from foliot.store.postgres.connection import Connections, Step, Values
+from foliot.store.sql import load_statements
+
+SQL: Final = load_statements("foliot.store.postgres", "jobs.sql")
+_CHUNK: Final = 1000  # jobs in one insert; more only makes longer arrays
+_FINISHED: Final = {End.SUCCEED: "succeeded", End.CANCEL: "cancelled"}
+
+
+class PostgresJobs:
+    def __init__(self, connections: Connections, clock: Clock, *, partitions: int) -> None:
+        self._connections = connections
+        self._clock = clock
+        self._partitions = partitions
+
+    async def submit(
+        self, partition: int, jobs: Sequence[NewJob], *, resend: bool = False
+    ) -> list[JobId]:
+        keyed = any(job.key is not None for job in jobs)
+        if keyed:
+            # One order for everybody: two batches with the same keys cannot wait for each other crosswise.
+            ordered: Sequence[NewJob] = sorted(jobs, key=lambda job: (job.kind, job.key or ""))
+        else:
+            ordered = jobs
+        steps = [
+            Step(SQL["submit_jobs"], self._submission(partition, ordered[start : start + _CHUNK]))
+            for start in range(0, len(ordered), _CHUNK)
+        ]
+        if not keyed and not resend:
+            await self._connections.transact(steps)
+            return [job.id for job in jobs]
+        if resend:
+            ids = words(job.id for job in jobs)
+            steps.append(Step(SQL["withdraw_resent_jobs"], {"partition": partition, "ids": ids}))
+        steps.append(Step(SQL["find_submitted_jobs"], _keys(partition, jobs)))
+        found: dict[int, JobId | None] = dict((await self._connections.transact(steps))[-1])
+        missing = [job for position, job in enumerate(jobs) if found[position] is None]
+        if missing:
+            # The job that had the key ended between the insert and the look.
+            again = dict(
+                zip(missing, await self.submit(partition, missing, resend=True), strict=True)
+            )
+            return [found[position] or again[job] for position, job in enumerate(jobs)]
+        return [found[position] or job.id for position, job in enumerate(jobs)]
+
+    async def finish_and_claim(
+        self,
+        partition: int,
+        session: SessionId,
+        *,
+        outcomes: Sequence[Outcome] = (),
+        shares: Sequence[Share] = (),
+        room: int = 0,
+    ) -> Cycle:
+        # Finish first, claim second: a claim may lock rows that another worker has just claimed, and a
+        # transaction that then finished its own could wait for one that waits for it.
+        steps = self._finishing(partition, session, outcomes) if outcomes else []
+        finishing = len(steps)
+        if room > 0 and shares:
+            steps.append(Step(SQL["claim_jobs"], self._claim(partition, session, shares, room)))
+        if not steps:
+            return Cycle([], [])
+        results = await self._connections.transact(steps)
+        claimed = rows.claimed_jobs(results[-1]) if len(steps) > finishing else []
+        refused = _refused(steps[:finishing], results, outcomes) if finishing else []
+        return Cycle(claimed, refused)
+
+    async def settled(self, partition: int, outcomes: Sequence[Outcome]) -> set[JobId]:
+        found = await self._connections.read(
+            SQL["find_settled_jobs"], {"partition": partition, **_references(outcomes)}
+        )
+        return {JobId(row[0]) for row in found}
+
+    async def running(self, session: SessionId) -> list[RunningJob]:
+        found = await self._connections.read(
+            SQL["list_running_jobs"],
+            {"partitions": numbers(range(self._partitions)), "session": session},
+        )
+        return [RunningJob(*row) for row in found]
+
+    async def cancel(self, partition: int, ids: Sequence[JobId]) -> dict[JobId, JobState]:
+        values = {"partition": partition, "ids": words(ids), "now": self._now()}
+        found, _ = await self._connections.transact(
+            [Step(SQL["request_cancel"], values), Step(SQL["cancel_jobs"], values)]
+        )
+        return {JobId(id): JobState(state) for id, state in found}
+
+    async def admit(self, partition: int, *, limit: int) -> list[int]:
+        values = {"partition": partition, "limit": limit, "now": self._now()}
+        return [
+            row[0]
+            for row in (await self._connections.transact([Step(SQL["admit_jobs"], values)]))[0]
+        ]
+
+    async def admit_kinds(self, partition: int, kinds: Sequence[str]) -> list[int]:
+        values = {"partition": partition, "kinds": texts(kinds)}
+        return [
+            row[0]
+            for row in (await self._connections.transact([Step(SQL["admit_kinds"], values)]))[0]
+        ]
+
+    async def find_lost(self) -> dict[int, list[SessionId]]:
+        values: Values = {"partitions": self._partitions, "now": self._now()}
+        lost: dict[int, list[SessionId]] = {}
+        for partition, session in await self._connections.read(SQL["find_lost_sessions"], values):
+            sessions = lost.setdefault(partition, [])
+            if session is not None:
+                sessions.append(SessionId(session))
+        return lost
+
+    async def reap(
+        self, partition: int, sessions: Sequence[SessionId], *, limit: int, loss_limit: int
+    ) -> Reaped:
+        values: Values = {
+            "partition": partition,
+            "sessions": words(sessions),
+            "limit": limit,
+            "loss_limit": loss_limit,
+            "now": self._now(),
+        }
+        counts = (await self._connections.transact([Step(SQL["reap_jobs"], values)]))[0]
+        return Reaped(**dict(counts))
+
+    async def peek(self) -> Peek:
+        found = await self._connections.read(
+            SQL["peek_jobs"], {"partitions": self._partitions, "now": self._now()}
+        )
+        ready: list[tuple[int, Lane]] = []
+        due_in: dict[int, float] = {}
+        for partition, lane, queue, requires, seconds in found:
+            if lane is not None:
+                ready.append((partition, Lane(lane, queue, tuple(requires or ()))))
+            elif seconds is not None:
+                due_in[partition] = seconds
+        return Peek(ready, due_in)
+
+    async def get(self, id: JobId) -> Job | None:
+        partition = partition_of(id, self._partitions)
+        values: Values = {"partition": partition, "id": id, "since": _since([id])}
+        for name in ("get_live_job", "get_recent_job", "get_dead_job"):
+            found = await self._connections.read(SQL[name], values)
+            if found:
+                return rows.job(found[0], rows.as_is)
+        # Finished before its id says it was made: a clock was wrong. Look through all days.
+        found = await self._connections.read(
+            SQL["get_recent_job"], {**values, "since": "-infinity"}
+        )
+        return rows.job(found[0], rows.as_is) if found else None
+
+    async def ended(self, ids: Sequence[JobId]) -> list[Job]:
+        by_partition: dict[int, list[JobId]] = {}
+        for id in ids:
+            by_partition.setdefault(partition_of(id, self._partitions), []).append(id)
+        jobs: list[Job] = []
+        for partition, some in by_partition.items():
+            values: Values = {"partition": partition, "ids": words(some), "since": _since(some)}
+            found = await self._connections.read(SQL["list_ended_jobs"], values)
+            jobs.extend(rows.job(row, rows.as_is) for row in found)
+        return jobs
+
+    async def attempts(self, id: JobId) -> list[Attempt]:
+        values: Values = {"partition": partition_of(id, self._partitions), "id": id}
+        found = await self._connections.read(SQL["list_attempts"], values)
+        return [rows.attempt(row, rows.as_is) for row in found]
+
+    async def count(self) -> dict[JobState, int]:
+        counts: dict[JobState, int] = {}
+        for state, number in await self._connections.read(SQL["count_jobs"], {}):
+            counts[JobState(state)] = counts.get(JobState(state), 0) + number
+        return counts
+
+    def _now(self) -> datetime | None:
+        return self._clock.now_for_store()
+
+    def _submission(self, partition: int, jobs: Sequence[NewJob]) -> Values:
+        return {
+            "partition": partition,
+            "now": self._now(),
+            "ids": words([job.id for job in jobs]),
+            "lanes": numbers([job.lane for job in jobs]),
+            "priorities": numbers([job.priority for job in jobs]),
+            "max_attempts": numbers([job.max_attempts for job in jobs]),
+            "namespaces": words([job.namespace for job in jobs]),
+            "kinds": words([job.kind for job in jobs]),
+            "queues": words([job.queue for job in jobs]),
+            "run_ats": texts(
+                [None if job.run_at is None else job.run_at.isoformat() for job in jobs]
+            ),
+            "timeouts": optional_numbers([job.timeout for job in jobs]),
+            "keys": texts([job.key for job in jobs]),
+            "payloads": blobs([job.payload for job in jobs]),
+        }
+
+    def _claim(
+        self, partition: int, session: SessionId, shares: Sequence[Share], room: int
+    ) -> Values:
+        return {
+            "partition": partition,
+            "session": session,
+            "now": self._now(),
+            "grace": DEADLINE_GRACE,
+            "room": room,
+            "lanes": numbers([share.lane.number for share in shares]),
+            "queues": words([share.lane.queue for share in shares]),
+            "quotas": numbers([share.quota for share in shares]),
+        }
+
+    def _finishing(
+        self, partition: int, session: SessionId, outcomes: Sequence[Outcome]
+    ) -> list[Step]:
+        common: Values = {"partition": partition, "session": session, "now": self._now()}
+        # In id order, like every multi-row write.
+        ordered = sorted(outcomes, key=lambda outcome: outcome.id)
+        steps = []
+        if finished := [o for o in ordered if o.end in _FINISHED]:
+            values = {
+                "states": words([_FINISHED[o.end] for o in finished]),
+                "reasons": texts([o.reason for o in finished]),
+                "results": blobs([o.result for o in finished]),
+            }
+            steps.append(Step(SQL["finish_jobs"], {**common, **_references(finished), **values}))
+        if len(finished) == len(ordered):
+            return steps
+        if retried := [o for o in ordered if o.end is End.RETRY]:
+            delays = {"delays": numbers([o.delay for o in retried])}
+            steps.append(
+                Step(
+                    SQL["retry_jobs"],
+                    {**common, **_references(retried), **_failures(retried), **delays},
+                )
+            )
+        if buried := [o for o in ordered if o.end is End.BURY]:
+            steps.append(
+                Step(SQL["bury_jobs"], {**common, **_references(buried), **_failures(buried)})
+            )
+        if failed := sorted(retried + buried, key=lambda outcome: outcome.id):
+            steps.append(
+                Step(
+                    SQL["cancel_failed_jobs"],
+                    {**common, **_references(failed), **_failures(failed)},
+                )
+            )
+        if released := [o for o in ordered if o.end in (End.RELEASE, End.HOLD)]:
+            holds = {"holds": texts([o.reason if o.end is End.HOLD else None for o in released])}
+            steps.append(Step(SQL["release_jobs"], {**common, **_references(released), **holds}))
+            steps.append(Step(SQL["cancel_jobs"], {**common, **_references(released)}))
+        return steps
+
+
+DEADLINE_GRACE: Final = (
+    10.0  # seconds past its timeout before the store takes a job from a session that lives
+)
+
+
+def _refused(
+    steps: Sequence[Step], results: Sequence[rows.Row], outcomes: Sequence[Outcome]
+) -> list[JobId]:
+    """finish_jobs names the refused, the rest name the accepted."""
+    refused: set[JobId] = set()
+    accepted: set[JobId] = set()
+    for step, result in zip(steps, results, strict=False):
+        names = {JobId(row[0]) for row in result}
+        if step.statement.name == "finish_jobs":
+            refused |= names
+        else:
+            accepted |= names
+    return (
+        [
+            o.id
+            for o in outcomes
+            if (o.id in refused if o.end in _FINISHED else o.id not in accepted)
+        ]
+        if refused or len(steps) > 1 or steps[0].statement.name != "finish_jobs"
+        else []
+    )
+
+
+def _references(outcomes: Sequence[Outcome]) -> Values:
+    return {
+        "ids": words([outcome.id for outcome in outcomes]),
+        "fences": numbers([outcome.fence for outcome in outcomes]),
+    }
+
+
+def _failures(outcomes: Sequence[Outcome]) -> Values:
+    return {
+        "reasons": texts([outcome.reason or "failed" for outcome in outcomes]),
+        "errors": texts([outcome.error for outcome in outcomes]),
+        "tracebacks": texts([outcome.traceback for outcome in outcomes]),
+    }
+
+
+def _keys(partition: int, jobs: Sequence[NewJob]) -> Values:
+    return {
+        "partition": partition,
+        "ids": words([job.id for job in jobs]),
+        "namespaces": words([job.namespace for job in jobs]),
+        "kinds": words([job.kind for job in jobs]),
+        "keys": texts([job.key for job in jobs]),
+    }
+
+
+def _since(ids: Sequence[JobId]) -> datetime:
+    """A day before the first of these was made; history before that cannot hold them."""
+    first = min(milliseconds_of(id) for id in ids)
+    return datetime.fromtimestamp(first / 1000, UTC) - timedelta(days=1)

@@ -1,0 +1,139 @@
+"""Wake-ups by LISTEN and NOTIFY. They are hints: throttled, outside every transaction, and never needed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import psycopg
+from psycopg import AsyncConnection
+
+from foliot.clock import Clock
+from foliot.errors import StoreUnavailable
+from foliot.ids import Ids
+from foliot.store.port import Wake
+from foliot.store.postgres.connection import Connections
+from foliot.store.sql import parse_statement
+
+CHANNEL: Final = "foliot"
+_NOTIFY: Final = parse_statement("notify", "SELECT pg_notify(:channel, :payload)")
+_QUIET: Final = 0.01  # seconds between two notifications of one process
+_LONGEST: Final = 64  # lanes named in one notification; more are found by looking
+_CHECK: Final = 15.0  # seconds of silence before the listener makes sure that it is still connected
+
+log = logging.getLogger("foliot.store")
+
+
+class OnChange(Protocol):
+    def __call__(self, *, connected: bool) -> None: ...
+
+
+class Notifier:
+    """Sends hints. The first goes at once, those that follow closely are sent together."""
+
+    def __init__(self, connections: Connections, clock: Clock) -> None:
+        self._connections = connections
+        self._clock = clock
+        self._ready: set[tuple[int, int]] = set()
+        self._due = False
+        self._cancel = False
+        self._sending: asyncio.Task[None] | None = None
+
+    def add(self, wake: Wake) -> None:
+        self._ready.update(wake.ready)
+        self._due |= wake.due
+        self._cancel |= wake.cancel
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.get_running_loop().create_task(self._send())
+
+    async def close(self) -> None:
+        if self._sending is not None:
+            await asyncio.gather(self._sending, return_exceptions=True)
+
+    async def _send(self) -> None:
+        while self._ready or self._due or self._cancel:
+            payload = encode(self._ready, due=self._due, cancel=self._cancel)
+            self._ready, self._due, self._cancel = set(), False, False
+            try:
+                await self._connections.read(_NOTIFY, {"channel": CHANNEL, "payload": payload})
+            except (StoreUnavailable, psycopg.Error) as error:
+                log.debug("a wake-up was not sent, polling will do: %s", error)
+            await self._clock.sleep(_QUIET)
+
+
+class Listener:
+    """Hears hints on a connection of its own, and connects again whenever it is lost."""
+
+    def __init__(self, conninfo: str, clock: Clock, ids: Ids, on_change: OnChange) -> None:
+        self._conninfo = conninfo
+        self._clock = clock
+        self._ids = ids
+        self._on_change = on_change
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self, hear: Callable[[Wake], None]) -> None:
+        connected = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._listen(hear, connected))
+        # Whoever asks to be woken should not miss what happens right after; but it need not wait for ever.
+        try:
+            await asyncio.wait_for(connected.wait(), 2)
+        except TimeoutError:
+            log.warning("not listening yet: the store polls until the connection is made")
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _listen(self, hear: Callable[[Wake], None], connected: asyncio.Event) -> None:
+        wait = 0.1
+        while True:
+            try:
+                async with await AsyncConnection.connect(
+                    self._conninfo, autocommit=True
+                ) as connection:
+                    await connection.execute(f"LISTEN {CHANNEL}")
+                    self._on_change(connected=True)
+                    connected.set()
+                    wait = 0.1
+                    hear(Wake(due=True, cancel=True))  # whatever was said meanwhile
+                    await self._hear(connection, hear)
+            except (psycopg.Error, OSError) as error:
+                self._on_change(connected=False)
+                log.info("the listener lost its connection and will make a new one: %s", error)
+            await self._clock.sleep(self._ids.jitter(wait, 0.5))
+            wait = min(wait * 2, 5)
+
+    async def _hear(self, connection: AsyncConnection[Any], hear: Callable[[Wake], None]) -> None:
+        while True:
+            async for notification in connection.notifies(timeout=_CHECK):
+                hear(decode(notification.payload))
+            # A peer that vanished says nothing: ask.
+            async with asyncio.timeout(_CHECK):
+                await connection.execute("SELECT 1")
+
+
+def encode(ready: set[tuple[int, int]], *, due: bool, cancel: bool) -> str:
+    words = [f"{partition}:{lane}" for partition, lane in sorted(ready)[:_LONGEST]]
+    if due or len(ready) > _LONGEST:
+        words.append("due")
+    if cancel:
+        words.append("cancel")
+    return " ".join(words)
+
+
+def decode(payload: str) -> Wake:
+    """Anything that is not understood is read as: look for yourself."""
+    ready: list[tuple[int, int]] = []
+    due = cancel = False
+    for word in payload.split():
+        partition, colon, lane = word.partition(":")
+        if colon and partition.isdigit() and lane.lstrip("-").isdigit():
+            ready.append((int(partition), int(lane)))
+        elif word == "cancel":
+            cancel = True
+        else:
+            due = True
+    return Wake(tuple(ready), due, cancel)

@@ -1,0 +1,138 @@
+"""Sessions and partition leases in PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from math import ceil
+from typing import Final
+
+import psycopg
+from psycopg import RawCursor
+
+from foliot.clock import Clock
+from foliot.errors import StoreUnavailable
+from foliot.ids import JobId, SessionId
+from foliot.model.session import NewSession, Session
+from foliot.store import rows
+from foliot.store.leasing import choose_leases
+from foliot.store.postgres.arrays import numbers, texts, words
+from foliot.store.postgres.connection import Connections, Step, Values
+from foliot.store.sql import load_statements
+
+SQL: Final = load_statements("foliot.store.postgres", "sessions.sql")
+
+
+class PostgresSessions:
+    def __init__(self, connections: Connections, clock: Clock, *, partitions: int) -> None:
+        self._connections = connections
+        self._clock = clock
+        self._all = numbers(range(partitions))
+
+    async def open(self, session: NewSession, *, lease: float) -> None:
+        values: Values = {
+            "id": session.id,
+            "host": session.host,
+            "pid": session.pid,
+            "version": session.version,
+            "queues": texts(session.queues),
+            "kinds": texts(session.kinds),
+            "duties": session.duties,
+            "lease": lease,
+            "now": self._clock.now_for_store(),
+        }
+        await self._connections.transact([Step(SQL["open_session"], values)])
+
+    def heart(self, session: SessionId, *, lease: float) -> PostgresHeart:
+        return PostgresHeart(self._connections, self._clock, session, lease)
+
+    async def close(self, session: SessionId) -> None:
+        values: Values = {"id": session, "partitions": self._all}
+        await self._connections.transact([Step(SQL["close_session"], values)])
+
+    async def all(self) -> list[Session]:
+        found = await self._connections.read(
+            SQL["list_sessions"], {"now": self._clock.now_for_store()}
+        )
+        return [rows.session(row, rows.as_is, tuple) for row in found]
+
+    async def prune(self) -> int:
+        values: Values = {"now": self._clock.now_for_store(), "partitions": self._all}
+        before = len(await self.all())
+        await self._connections.transact([Step(SQL["prune_sessions"], values)])
+        return before - len(await self.all())
+
+
+class PostgresHeart:
+    """Its own connection, used by its own thread."""
+
+    def __init__(
+        self, connections: Connections, clock: Clock, session: SessionId, lease: float
+    ) -> None:
+        self._connections = connections
+        self._clock = clock
+        self._session = session
+        self._lease = lease
+        self._connection: psycopg.Connection[tuple[object, ...]] | None = None
+
+    def extend(self, executing: Sequence[JobId]) -> bool:
+        statement = SQL["extend_session"]
+        values: dict[str, object] = {
+            "id": self._session,
+            "lease": self._lease,
+            "executing": words(executing),
+            "now": self._clock.now_for_store(),
+        }
+        try:
+            if self._connection is None or self._connection.closed:
+                self._connection = psycopg.connect(
+                    self._connections.conninfo, autocommit=True, prepare_threshold=None
+                )
+            cursor = RawCursor(self._connection)
+            cursor.execute(statement.numbered, statement.bind(values))
+            return cursor.fetchone() is not None
+        except psycopg.Error as error:
+            self.close()
+            raise StoreUnavailable(f"PostgreSQL: {error}", unknown=True) from error
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+class PostgresLeases:
+    def __init__(self, connections: Connections, clock: Clock) -> None:
+        self._connections = connections
+        self._clock = clock
+
+    async def divide(self, session: SessionId, *, term: float) -> frozenset[int]:
+        now: datetime | None = self._clock.now_for_store()
+        found = await self._connections.read(SQL["list_leases"], {"now": now})
+        choice = choose_leases(
+            session,
+            {row[0]: (row[1] if row[2] else None) for row in found},
+            share=ceil(len(found) / max(1, found[0][3] if found else 1)),
+        )
+        if choice.surplus:
+            await self._give_up(session, choice.surplus)
+        if not choice.wanted:
+            return frozenset()
+        values: Values = {
+            "session": session,
+            "term": term,
+            "partitions": numbers(choice.wanted),
+            "now": now,
+        }
+        taken = (await self._connections.transact([Step(SQL["take_leases"], values)]))[0]
+        return frozenset(row[0] for row in taken)
+
+    async def give_up(self, session: SessionId) -> None:
+        found = await self._connections.read(
+            SQL["list_leases"], {"now": self._clock.now_for_store()}
+        )
+        await self._give_up(session, [row[0] for row in found if row[1] == session])
+
+    async def _give_up(self, session: SessionId, partitions: Sequence[int]) -> None:
+        values: Values = {"session": session, "partitions": numbers(partitions)}
+        await self._connections.transact([Step(SQL["give_up_leases"], values)])

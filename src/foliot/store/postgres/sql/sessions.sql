@@ -1,0 +1,52 @@
+-- Sessions and partition leases: who is alive, and who does which duties.
+
+-- name: open_session
+INSERT INTO foliot.sessions (id, host, pid, version, queues, kinds, duties, started_at, beat_at, expires_at)
+VALUES (:id, :host, :pid, :version, :queues, :kinds, :duties, coalesce(:now, now()), coalesce(:now, now()),
+        coalesce(:now, now()) + make_interval(secs => :lease));
+
+-- name: extend_session
+-- An expired session never revives.
+UPDATE foliot.sessions
+SET beat_at = coalesce(:now, now()), expires_at = coalesce(:now, now()) + make_interval(secs => :lease),
+    executing = :executing::uuid[]
+WHERE id = :id AND expires_at > coalesce(:now, now())
+RETURNING id;
+
+-- name: close_session
+DELETE FROM foliot.sessions s
+WHERE s.id = :id AND NOT EXISTS (SELECT FROM foliot.jobs j WHERE j.partition = ANY (:partitions::smallint[])
+                                   AND j.session = :id AND j.state = 'running');
+
+-- name: list_sessions
+SELECT id::text, host, pid, version, queues, kinds, duties, started_at, beat_at, expires_at,
+       expires_at > coalesce(:now, now()), cardinality(executing)
+FROM foliot.sessions ORDER BY started_at;
+
+-- name: prune_sessions
+-- Only when no running row names it: what reaping needs to know stays until it has been used.
+DELETE FROM foliot.sessions s
+WHERE s.expires_at <= coalesce(:now, now())
+  AND NOT EXISTS (SELECT FROM foliot.jobs j WHERE j.partition = ANY (:partitions::smallint[])
+                    AND j.session = s.id AND j.state = 'running');
+
+-- name: list_leases
+SELECT l.partition, l.holder::text, l.expires_at > coalesce(:now, now()),
+       (SELECT count(*) FROM foliot.sessions s WHERE s.duties AND s.expires_at > coalesce(:now, now()))
+FROM foliot.leases l ORDER BY l.partition;
+
+-- name: take_leases
+-- Mine, or nobody's. The epoch rises whenever the holder changes.
+UPDATE foliot.leases l
+SET epoch = CASE WHEN l.holder = :session THEN l.epoch ELSE l.epoch + 1 END,
+    holder = :session, expires_at = coalesce(:now, now()) + make_interval(secs => :term)
+FROM (SELECT partition FROM foliot.leases
+      WHERE partition = ANY (:partitions::smallint[])
+        AND (holder = :session OR expires_at <= coalesce(:now, now()))
+      ORDER BY partition FOR UPDATE SKIP LOCKED) free
+WHERE l.partition = free.partition
+RETURNING l.partition;
+
+-- name: give_up_leases
+UPDATE foliot.leases SET expires_at = '-infinity'
+WHERE holder = :session AND partition = ANY (:partitions::smallint[]);

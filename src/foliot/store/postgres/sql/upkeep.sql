@@ -1,0 +1,56 @@
+-- Queues, retention, and what a doctor looks at.
+
+-- name: pause_queue
+INSERT INTO foliot.queues (name, paused_at, paused_by, note) VALUES (:name, coalesce(:now, now()), :by, :note)
+ON CONFLICT (name) DO UPDATE SET paused_at = coalesce(foliot.queues.paused_at, excluded.paused_at),
+    paused_by = excluded.paused_by, note = excluded.note;
+
+-- name: resume_queue
+UPDATE foliot.queues SET paused_at = NULL, paused_by = NULL, note = NULL WHERE name = :name;
+
+-- name: list_queues
+SELECT name, paused_at, paused_by, note FROM foliot.queues ORDER BY name;
+
+-- name: list_history_days
+SELECT c.relname, coalesce(:now, now())
+FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
+WHERE i.inhparent = 'foliot.history'::regclass ORDER BY c.relname;
+
+-- name: prune_default_history
+-- The default partition is emptied row by row; days are dropped whole.
+DELETE FROM foliot.history_default h
+WHERE (h.partition, h.id) IN (SELECT o.partition, o.id FROM foliot.history_default o
+                              WHERE o.finished_at < coalesce(:now, now()) - make_interval(secs => :keep)
+                              LIMIT :limit);
+
+-- name: prune_attempts
+-- The attempts of a live or dead job stay as long as the job.
+DELETE FROM foliot.attempts a
+WHERE a.partition = :partition AND (a.job, a.fence) IN (
+    SELECT o.job, o.fence FROM foliot.attempts o
+    WHERE o.partition = :partition AND o.finished_at < coalesce(:now, now()) - make_interval(secs => :keep)
+      AND NOT EXISTS (SELECT FROM foliot.dead d WHERE d.partition = :partition AND d.id = o.job)
+      AND NOT EXISTS (SELECT FROM foliot.jobs j WHERE j.partition = :partition AND j.id = o.job)
+    LIMIT :limit);
+
+-- name: grade_server
+SELECT current_setting('server_version'), current_setting('fsync'), current_setting('synchronous_commit'),
+       current_setting('full_page_writes'), current_setting('synchronous_standby_names'),
+       (SELECT count(*) FROM pg_catalog.pg_stat_replication WHERE sync_state IN ('sync', 'quorum')),
+       (SELECT count(*) FROM pg_catalog.pg_stat_replication),
+       current_setting('max_connections')::integer,
+       extract(epoch FROM clock_timestamp())::float8;
+
+-- name: grade_oldest_transaction
+SELECT extract(epoch FROM now() - a.xact_start)::float8,
+       format('pid %s, %s, %s', a.pid, coalesce(nullif(a.application_name, ''), 'no name'), a.state)
+FROM pg_catalog.pg_stat_activity a
+WHERE a.xact_start IS NOT NULL AND a.pid <> pg_backend_pid() AND a.datname = current_database()
+ORDER BY a.xact_start LIMIT 1;
+
+-- name: grade_jobs
+SELECT (SELECT n_dead_tup FROM pg_catalog.pg_stat_user_tables WHERE schemaname = 'foliot' AND relname = 'jobs'),
+       (SELECT count(*) FROM foliot.jobs),
+       (SELECT count(*) FROM foliot.jobs WHERE state = 'ready'),
+       (SELECT count(*) FROM foliot.dead),
+       (SELECT extract(epoch FROM coalesce(:now, now()) - min(run_at))::float8 FROM foliot.jobs WHERE state = 'ready');

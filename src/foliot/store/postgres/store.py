@@ -1,0 +1,86 @@
+"""One open PostgreSQL store: the adapters of each slice over one pool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import psycopg
+from psycopg import AsyncConnection
+
+from foliot.clock import Clock
+from foliot.config import StoreSettings
+from foliot.errors import StoreUnavailable, redact
+from foliot.ids import Ids
+from foliot.store.migrate import check
+from foliot.store.port import Wake
+from foliot.store.postgres.connection import Connections
+from foliot.store.postgres.jobs import PostgresJobs
+from foliot.store.postgres.listen import Listener, Notifier
+from foliot.store.postgres.migrations import MIGRATIONS, read_applied, read_partitions
+from foliot.store.postgres.sessions import PostgresLeases, PostgresSessions
+from foliot.store.postgres.upkeep import PostgresQueues, PostgresUpkeep
+
+
+class PostgresStore:
+    def __init__(
+        self,
+        connections: Connections,
+        settings: StoreSettings,
+        clock: Clock,
+        ids: Ids,
+        *,
+        partitions: int,
+        schema: int,
+    ) -> None:
+        self.url = redact(settings.url)
+        self.partitions = partitions
+        self.jobs = PostgresJobs(connections, clock, partitions=partitions)
+        self.sessions = PostgresSessions(connections, clock, partitions=partitions)
+        self.leases = PostgresLeases(connections, clock)
+        self.queues = PostgresQueues(connections, clock)
+        self.upkeep = PostgresUpkeep(connections, clock, partitions=partitions, schema=schema)
+        self._connections = connections
+        self._settings = settings
+        self._clock = clock
+        self._ids = ids
+        self._notifier = Notifier(connections, clock)
+        self._listener: Listener | None = None
+
+    async def listen(self, hear: Callable[[Wake], None]) -> None:
+        # LISTEN belongs to a session, so through a pooler there is nobody to hear it: polling does.
+        direct = self._settings.listen_url
+        if self._connections.pooled and direct is None:
+            return
+        conninfo = direct or self._connections.conninfo
+        self._listener = Listener(conninfo, self._clock, self._ids, self._listening)
+        await self._listener.start(hear)
+
+    def wake(self, wake: Wake) -> None:
+        self._notifier.add(wake)
+
+    async def close(self) -> None:
+        if self._listener is not None:
+            await self._listener.close()
+        await self._notifier.close()
+        await self._connections.close()
+
+    def _listening(self, *, connected: bool) -> None:
+        self.upkeep.listening = connected
+
+
+async def open_postgres(
+    settings: StoreSettings, *, clock: Clock, ids: Ids, size: int
+) -> PostgresStore:
+    connections = Connections(
+        settings.url, size=size, timeout=settings.connect_timeout, clock=clock, ids=ids
+    )
+    try:
+        async with await AsyncConnection.connect(
+            connections.conninfo, autocommit=True, prepare_threshold=None
+        ) as connection:
+            schema = check(MIGRATIONS, await read_applied(connection))
+            partitions = await read_partitions(connection)
+    except psycopg.OperationalError as error:
+        raise StoreUnavailable(f"PostgreSQL: {error}") from error
+    await connections.open(pooler=settings.pooler)
+    return PostgresStore(connections, settings, clock, ids, partitions=partitions, schema=schema)

@@ -1,0 +1,84 @@
+"""Rows of either store to model types: both read the same columns in the same order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+from foliot.ids import JobId, SessionId
+from foliot.model.job import Attempt, ClaimedJob, Job, JobState
+from foliot.model.session import Session
+
+# A row is whatever the driver gives; its columns are named once, here.
+Row = Sequence[Any]
+ToTime = Callable[[Any], datetime | None]
+
+
+def claimed_jobs(rows: Sequence[Row]) -> list[ClaimedJob]:
+    return [ClaimedJob(*row) for row in rows]
+
+
+def job(row: Row, time: ToTime) -> Job:
+    created, run, started, finished = (time(value) for value in row[10:14])
+    assert created is not None and run is not None
+    return Job(
+        id=JobId(row[0]),
+        kind=row[1],
+        state=JobState(row[2]),
+        queue=row[3],
+        namespace=row[4],
+        priority=row[5],
+        attempt=row[6],
+        losses=row[7],
+        generation=row[8],
+        fence=row[9],
+        created_at=created,
+        run_at=run,
+        started_at=started,
+        finished_at=finished,
+        session=None if row[14] is None else SessionId(row[14]),
+        key=row[15],
+        reason=row[16],
+        cancel_requested=bool(row[17]),
+        payload=bytes(row[18]),
+        result=None if row[19] is None else bytes(row[19]),
+    )
+
+
+def attempt(row: Row, time: ToTime) -> Attempt:
+    finished = time(row[7])
+    assert finished is not None
+    return Attempt(
+        attempt=row[0],
+        fence=row[1],
+        outcome=row[2],
+        error=row[3],
+        traceback=row[4],
+        session=None if row[5] is None else SessionId(row[5]),
+        started_at=time(row[6]),
+        finished_at=finished,
+    )
+
+
+def session(row: Row, time: ToTime, names: Callable[[Any], tuple[str, ...]]) -> Session:
+    started, beat, expires = (time(value) for value in row[7:10])
+    assert started is not None and beat is not None and expires is not None
+    return Session(
+        id=SessionId(row[0]),
+        host=row[1],
+        pid=row[2],
+        version=row[3],
+        queues=names(row[4]),
+        kinds=names(row[5]),
+        duties=bool(row[6]),
+        started_at=started,
+        beat_at=beat,
+        expires_at=expires,
+        live=bool(row[10]),
+        executing=row[11],
+    )
+
+
+def as_is(value: datetime | None) -> datetime | None:
+    return value

@@ -1,0 +1,53 @@
+-- Sessions and partition leases: who is alive, and who does which duties.
+
+-- name: open_session
+INSERT INTO foliot_sessions (id, host, pid, version, queues, kinds, duties, started_at, beat_at, expires_at)
+VALUES (:id, :host, :pid, :version, :queues, :kinds, :duties, :now, :now,
+        :now + CAST(:lease * 1000000 AS INTEGER));
+
+-- name: extend_session
+-- An expired session never revives. The beat counts from when its list was made, which may be a while before the
+-- lock was to be had: a job claimed in between must not be taken for one that had not started.
+UPDATE foliot_sessions
+SET beat_at = :beat, expires_at = :now + CAST(:lease * 1000000 AS INTEGER), executing = :executing
+WHERE id = :id AND expires_at > :now
+RETURNING id;
+
+-- name: close_session
+DELETE FROM foliot_sessions
+WHERE id = :id AND NOT EXISTS (SELECT 1 FROM json_each(:partitions) p CROSS JOIN foliot_jobs j
+                               WHERE j.partition = p.value AND j.session = :id AND j.state = 'running');
+
+-- name: list_sessions
+SELECT id, host, pid, version, queues, kinds, duties, started_at, beat_at, expires_at,
+       expires_at > :now, json_array_length(executing)
+FROM foliot_sessions ORDER BY started_at;
+
+-- name: prune_sessions
+-- Only when no running row names it: what reaping needs to know stays until it has been used.
+DELETE FROM foliot_sessions
+WHERE expires_at <= :now
+  AND NOT EXISTS (SELECT 1 FROM json_each(:partitions) p CROSS JOIN foliot_jobs j
+                  WHERE j.partition = p.value AND j.session = foliot_sessions.id AND j.state = 'running')
+RETURNING id;
+
+-- name: find_expired_session
+-- Only here, for the look before a write.
+SELECT 1 FROM foliot_sessions WHERE expires_at <= :now LIMIT 1;
+
+-- name: list_leases
+SELECT l.partition, l.holder, l.expires_at > :now,
+       (SELECT count(*) FROM foliot_sessions s WHERE s.duties AND s.expires_at > :now)
+FROM foliot_leases l ORDER BY l.partition;
+
+-- name: take_leases
+-- Mine, or nobody's. The epoch rises whenever the holder changes.
+UPDATE foliot_leases
+SET epoch = CASE WHEN holder = :session THEN epoch ELSE epoch + 1 END,
+    holder = :session, expires_at = :now + CAST(:term * 1000000 AS INTEGER)
+WHERE partition IN (SELECT value FROM json_each(:partitions)) AND (holder = :session OR expires_at <= :now)
+RETURNING partition;
+
+-- name: give_up_leases
+UPDATE foliot_leases SET expires_at = 0
+WHERE holder = :session AND partition IN (SELECT value FROM json_each(:partitions));

@@ -1,0 +1,77 @@
+"""Where an app is: `module:attribute`, or the path of a script that makes one."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from foliot.errors import InvalidValue
+from foliot.registry import Registry
+
+_EXAMPLE = "myproject.jobs:app"
+
+
+def load_app(target: str) -> Any:
+    """The object that `target` names; it has a registry and settings. The current directory is importable."""
+    name, _, attribute = target.partition(":")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    module = _load_script(Path(name)) if name.endswith(".py") else _load_module(name, target)
+    if not attribute:
+        return _only_app(module, target)
+    found: Any = module
+    for part in attribute.split("."):
+        found = getattr(found, part, None)
+    if not isinstance(getattr(found, "registry", None), Registry):
+        raise InvalidValue("app", target, f"names no Foliot app in {name}", example=_EXAMPLE)
+    return found
+
+
+def load_registry(target: str) -> Registry:
+    registry: Registry = load_app(target).registry
+    return registry
+
+
+def running_script() -> str | None:
+    """The script that was started with `python script.py`, as a target; None where there is none."""
+    main = sys.modules.get("__main__")
+    file = getattr(main, "__file__", None)
+    return str(Path(file).resolve()) if file and file.endswith(".py") else None
+
+
+def _load_module(name: str, target: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (name == error.name or name.startswith(error.name + ".")):
+            raise  # the module is there, and something it imports is not
+        raise InvalidValue(
+            "app", target, f"cannot be imported: there is no module {error.name}", example=_EXAMPLE
+        ) from None
+
+
+def _load_script(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("__foliot_main__", path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise InvalidValue("app", str(path), "is not a Python file", example=_EXAMPLE)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    sys.path.insert(0, str(path.parent))
+    spec.loader.exec_module(module)
+    return module
+
+
+def _only_app(module: ModuleType, target: str) -> Any:
+    apps = [
+        value
+        for value in vars(module).values()
+        if isinstance(getattr(value, "registry", None), Registry)
+    ]
+    if len(apps) != 1:
+        found = "no app" if not apps else "several apps"
+        raise InvalidValue("app", target, f"has {found}: name one", example=_EXAMPLE)
+    return apps[0]

@@ -1,0 +1,1 @@
+"""What a project that uses Foliot may want in its own tests."""

@@ -1,0 +1,51 @@
+"""The child's side of executors/process.py: import the app, then run one job after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import sys
+
+import msgspec
+
+from foliot.errors import Cancel
+from foliot.model.job import ClaimedJob
+from foliot.registry import Registry, call
+from foliot.target import load_registry
+from foliot.worker.context import CURRENT, CurrentJob
+from foliot.worker.executors.process import Call, Reply
+from foliot.worker.run import describe
+
+
+def main() -> None:
+    # The pipe to the parent is for replies alone: whatever the job prints goes to stderr.
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    registry = load_registry(sys.argv[1])
+    for line in sys.stdin.buffer:
+        reply = run(registry, msgspec.json.decode(line, type=Call).job)
+        replies.write(msgspec.json.encode(reply) + b"\n")
+        replies.flush()
+
+
+def run(registry: Registry, job: ClaimedJob) -> Reply:
+    CURRENT.set(CurrentJob(job))
+    try:
+        result = call(registry.find(job.kind), job.payload)
+        if inspect.isawaitable(result):
+            result = asyncio.run(_wait(result))
+        return Reply(result=msgspec.Raw(msgspec.json.encode(result)))
+    except Cancel as error:
+        return Reply(cancel=error.reason or "handler")
+    except BaseException as error:  # noqa: BLE001 - whatever it raises is how the attempt ended
+        text, trace = describe(error)
+        return Reply(error=text, traceback=trace)
+
+
+async def _wait(result: object) -> object:
+    return await result  # type: ignore[misc]
+
+
+if __name__ == "__main__":
+    main()

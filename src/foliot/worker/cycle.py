@@ -1,0 +1,256 @@
+"""The cycle of a worker: finish what is done, claim what there is room for, in one round trip; again and again.
+
+A few round trips are under way at once. As soon as one returns, the next carries whatever has finished meanwhile
+and asks for as much as there is room for: load makes the batches, an idle system answers at once.
+
+Where to claim is known from hints and looks: `_hot` holds, for each partition, the lanes that may have ready jobs,
+each with the time of the news. A claim that comes back short cools the lanes whose news is older than the claim.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from foliot.clock import Clock
+from foliot.config import Settings
+from foliot.errors import StoreUnavailable
+from foliot.ids import Ids, SessionId, partition_of
+from foliot.model.job import End, Outcome
+from foliot.model.lane import Lane
+from foliot.store.port import Peek, Share, Store, Wake
+from foliot.worker.slots import Slots
+
+log = logging.getLogger("foliot.worker")
+
+_BATCH: Final = 500  # jobs in one claim; more only makes neighbours wait
+_AHEAD: Final = 0.05  # seconds of work to have waiting here, at the rate of the last moments
+_MOST_AHEAD: Final = 2000
+_MOST_FINISHED: Final = 2000  # outcomes in one trip
+
+
+class Trip(msgspec.Struct, frozen=True):
+    partition: int
+    outcomes: list[Outcome]
+    shares: list[Share]
+    room: int
+    began: int
+
+
+class Cycle:
+    def __init__(
+        self,
+        store: Store,
+        session: SessionId,
+        settings: Settings,
+        *,
+        clock: Clock,
+        ids: Ids,
+        trusted: Callable[[], bool],
+        look: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._session = session
+        self._clock = clock
+        self._ids = ids
+        self._trusted = trusted
+        self._look = look
+        self._queues = frozenset(settings.worker.queues)
+        self._in_flight = settings.worker.in_flight
+        self._partitions = store.partitions
+        self._slots: Slots | None = None
+        self._lanes: dict[int, Lane] = {}
+        self._foreign: set[int] = set()
+        self._hot: dict[int, dict[int, int]] = {}
+        self._outcomes: dict[int, list[Outcome]] = {}
+        self._news = 0
+        self._turn = 0
+        self._flying = 0
+        self._asked_for = 0
+        self._claiming = True
+        self._paused = False
+        self._something = asyncio.Event()
+        self._landed = asyncio.Event()
+        self._prefetch = 0
+        self._finished = 0
+        self._measured_at = clock.monotonic()
+
+    def serve(self, slots: Slots) -> None:
+        self._slots = slots
+
+    def done(self, outcome: Outcome) -> None:
+        """An attempt has ended: its outcome goes with the next trip."""
+        partition = 0 if self._partitions == 1 else partition_of(outcome.id, self._partitions)
+        self._outcomes.setdefault(partition, []).append(outcome)
+        self._something.set()
+
+    def hear(self, wake: Wake) -> None:
+        for partition, number in wake.ready:
+            if number in self._lanes:
+                self._heat(partition, number)
+            elif number not in self._foreign:
+                self._look()
+
+    def see(self, peek: Peek) -> None:
+        for partition, lane in peek.ready:
+            if lane.served_by(self._queues, frozenset()):
+                self._lanes[lane.number] = lane
+                self._heat(partition, lane.number)
+            else:
+                self._foreign.add(lane.number)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self._in_flight):
+                group.create_task(self._pump())
+
+    def stop_claiming(self) -> None:
+        self._claiming = False
+
+    async def flush(self) -> None:
+        """Until every outcome that is known now has been taken by the store."""
+        while self._outcomes or self._flying:
+            self._landed.clear()
+            self._something.set()
+            await self._landed.wait()
+
+    async def reconcile(self) -> None:
+        """Release running rows that the store thinks are ours and we do not hold: a claim's reply was lost."""
+        self._paused = True
+        try:
+            while self._flying:
+                self._landed.clear()
+                await self._landed.wait()
+            held = {outcome.id for some in self._outcomes.values() for outcome in some}
+            for row in await self._store.jobs.running(self._session):
+                if row.id not in held and not self._holds(row.id):
+                    log.warning("job %s was claimed by a lost reply: released", row.id)
+                    self.done(Outcome(row.id, row.fence, End.RELEASE))
+        finally:
+            self._paused = False
+            self._something.set()
+
+    def _holds(self, id: str) -> bool:
+        return self._slots is not None and self._slots.holds(id)  # type: ignore[arg-type]
+
+    def _heat(self, partition: int, number: int) -> None:
+        self._news += 1
+        self._hot.setdefault(partition, {})[number] = self._news
+        self._something.set()
+
+    async def _pump(self) -> None:
+        pause = 0.05
+        while True:
+            trip = self._next_trip()
+            if trip is None:
+                self._something.clear()
+                await self._something.wait()
+                continue
+            if await self._make(trip):
+                pause = 0.05
+            else:
+                await self._clock.sleep(self._ids.jitter(pause, 0.5))
+                pause = min(pause * 2, 2.0)
+
+    def _next_trip(self) -> Trip | None:
+        """The next partition in turn that has outcomes to send or, where there is room, ready jobs."""
+        if self._paused or not (self._outcomes or self._hot):
+            return None
+        room = self._room()
+        for step in range(self._partitions):
+            partition = (self._turn + step) % self._partitions
+            outcomes = self._outcomes.pop(partition, [])
+            if len(outcomes) > _MOST_FINISHED:
+                self._outcomes[partition] = outcomes[_MOST_FINISHED:]
+                outcomes = outcomes[:_MOST_FINISHED]
+            # What is finished here has left its slot already; what it frees is in the room.
+            shares = self._shares(partition, room) if room > 0 else []
+            if outcomes or shares:
+                self._turn = partition + 1
+                return Trip(partition, outcomes, shares, room if shares else 0, self._news)
+        return None
+
+    def _room(self) -> int:
+        if not self._claiming or self._slots is None or not self._trusted():
+            return 0
+        self._measure()
+        return min(_BATCH, self._slots.room(self._prefetch) - self._asked_for)
+
+    def _shares(self, partition: int, room: int) -> list[Share]:
+        """An even part of the room for each lane, starting with another lane each time."""
+        lanes = list(self._hot.get(partition, ()))
+        if not lanes:
+            return []
+        start = self._turn % len(lanes)
+        quota = -(-room // len(lanes))
+        return [Share(self._lanes[number], quota) for number in lanes[start:] + lanes[:start]]
+
+    async def _make(self, trip: Trip) -> bool:
+        self._flying += 1
+        self._asked_for += trip.room
+        try:
+            cycle = await self._store.jobs.finish_and_claim(
+                trip.partition,
+                self._session,
+                outcomes=trip.outcomes,
+                shares=trip.shares,
+                room=trip.room,
+            )
+        except StoreUnavailable as error:
+            log.warning("the store is not there, trying again: %s", error)
+            await self._put_back(trip, unknown=error.unknown)
+            return False
+        finally:
+            self._flying -= 1
+            self._asked_for -= trip.room
+            self._landed.set()
+        self._finished += len(trip.outcomes)
+        for id in cycle.refused:
+            log.warning("job %s was not finished here: it belongs to another attempt by now", id)
+        if trip.room:
+            self._cool(trip, len(cycle.claimed))
+        # A reply that comes after the local deadline is dropped: the store is giving these jobs to others.
+        if cycle.claimed and self._slots is not None and self._trusted():
+            self._slots.add(cycle.claimed)
+        return True
+
+    async def _put_back(self, trip: Trip, *, unknown: bool) -> None:
+        outcomes: Sequence[Outcome] = trip.outcomes
+        if unknown and trip.outcomes:
+            try:
+                settled = await self._store.jobs.settled(trip.partition, trip.outcomes)
+                outcomes = [outcome for outcome in trip.outcomes if outcome.id not in settled]
+            except StoreUnavailable:
+                pass  # asked again after the next failure; a second finish is refused, not counted twice
+        if outcomes:
+            self._outcomes.setdefault(trip.partition, [])[:0] = outcomes
+        if unknown and trip.room:
+            self._look_for_lost_claims()
+
+    def _look_for_lost_claims(self) -> None:
+        self.uncertain = True
+
+    uncertain = False  # a claim's reply was lost: reconcile
+
+    def _cool(self, trip: Trip, claimed: int) -> None:
+        """Short of what was asked for: the lane is empty, or, of several, all are once nothing comes."""
+        if claimed == trip.room or (claimed and len(trip.shares) > 1):
+            return
+        lanes = self._hot.get(trip.partition, {})
+        for share in trip.shares:
+            if lanes.get(share.lane.number, 0) <= trip.began:
+                lanes.pop(share.lane.number, None)
+        if not lanes:
+            self._hot.pop(trip.partition, None)
+
+    def _measure(self) -> None:
+        now = self._clock.monotonic()
+        elapsed = now - self._measured_at
+        if elapsed >= _AHEAD:
+            self._prefetch = min(_MOST_AHEAD, int(self._finished / elapsed * _AHEAD))
+            self._finished, self._measured_at = 0, now

@@ -1,0 +1,1 @@
+"""Where a job's function runs: the event loop, a thread, a child process."""

@@ -1,0 +1,125 @@
+"""Worker: what one session claims, runs and finishes; and how it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+
+from foliot.clock import Clock
+from foliot.config import Settings
+from foliot.errors import StoreUnavailable
+from foliot.ids import Ids, JobId, SessionId
+from foliot.registry import Registry
+from foliot.store.port import Peek, Store, Wake
+from foliot.worker.cycle import Cycle
+from foliot.worker.slots import Slots
+
+log = logging.getLogger("foliot.worker")
+_RECONCILE_EVERY = 60.0
+
+
+class Worker:
+    """1. hears where there is work; 2. cycles; 3. runs jobs in its slots; 4. passes on requests to cancel;
+    5. stops: claims no more, gives back what has not started, waits for the rest."""
+
+    def __init__(
+        self,
+        store: Store,
+        session: SessionId,
+        registry: Registry,
+        settings: Settings,
+        *,
+        clock: Clock,
+        ids: Ids,
+        target: str | None,
+        trusted: Callable[[], bool],
+        look: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._session = session
+        self._clock = clock
+        self._cycle = Cycle(
+            store, session, settings, clock=clock, ids=ids, trusted=trusted, look=look
+        )
+        self._slots = Slots(
+            registry, settings, clock=clock, ids=ids, target=target, on_done=self._cycle.done
+        )
+        self._cycle.serve(self._slots)
+        self._cancels = asyncio.Event()
+        self._reconciled_at = clock.monotonic()
+
+    def executing(self) -> list[JobId]:
+        """Called by the heartbeat's thread."""
+        return list(self._slots.executing)
+
+    def hear(self, wake: Wake) -> None:
+        self._cycle.hear(wake)
+        if wake.cancel and self._slots.executing:
+            self._cancels.set()
+
+    def see(self, peek: Peek) -> None:
+        self._cycle.see(peek)
+
+    def beat(self) -> None:
+        """With every heartbeat: the hint to cancel may have been lost."""
+        if self._slots.executing:
+            self._cancels.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._cycle.run())
+            group.create_task(self._attend())
+
+    async def stop(self, grace: float) -> None:
+        """Leave nothing behind: what runs gets `grace` seconds to finish."""
+        self._cycle.stop_claiming()
+        self._slots.release_waiting()
+        until = self._clock.monotonic() + grace
+        while self._slots.executing and self._clock.monotonic() < until:
+            await self._clock.sleep(0.02)
+            # A claim that was under way may have brought more.
+            self._slots.release_waiting()
+        if self._slots.executing:
+            log.warning(
+                "%d jobs did not finish within the grace period", len(self._slots.executing)
+            )
+            self._slots.interrupt_all()
+            for _ in range(50):
+                if not self._slots.executing:
+                    break
+                await self._clock.sleep(0.02)
+        self._slots.release_waiting()
+        await self._cycle.flush()
+
+    async def close(self) -> None:
+        await self._slots.close()
+
+    def abandon(self) -> None:
+        """The session is lost: what it runs belongs to others. Stop it; nothing it says counts."""
+        self._cycle.stop_claiming()
+        self._slots.release_waiting()
+        self._slots.interrupt_all()
+
+    async def _attend(self) -> None:
+        """Cancels at once, reconciliation once a minute and after a claim whose reply was lost."""
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._cancels.wait(), 1.0)
+            try:
+                await self._attend_once()
+            except StoreUnavailable as error:
+                log.debug("looked for nothing: %s", error)
+
+    async def _attend_once(self) -> None:
+        if self._cancels.is_set():
+            self._cancels.clear()
+            rows = await self._store.jobs.running(self._session)
+            self._slots.cancel({row.id for row in rows if row.cancel_requested})
+        now = self._clock.monotonic()
+        if self._cycle.uncertain or now - self._reconciled_at > _RECONCILE_EVERY:
+            self._cycle.uncertain = False
+            self._reconciled_at = now
+            await self._cycle.reconcile()

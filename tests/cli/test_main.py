@@ -1,0 +1,120 @@
+"""The `foliot` command as people meet it: help, mistakes, interruptions."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from foliot import __version__
+from foliot.cli.main import COMMANDS, GROUPS
+
+FOLIOT = str(Path(sys.executable).parent / "foliot")
+HELP_SECONDS = 0.25
+
+
+def foliot(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [FOLIOT, *arguments], capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def test_help_lists_every_command() -> None:
+    answer = foliot("--help")
+    assert answer.returncode == 0
+    for name in {path.partition(" ")[0] for path in COMMANDS}:
+        assert f" {name} " in answer.stdout
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_help_of_a_group_lists_its_commands(group: str) -> None:
+    answer = foliot(group, "--help")
+    assert answer.returncode == 0
+    for path in COMMANDS:
+        if path.startswith(f"{group} "):
+            assert path.rpartition(" ")[2] in answer.stdout
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_every_command_has_help_and_takes_the_options_of_all(path: str) -> None:
+    answer = foliot(*path.split(), "--help")
+    assert answer.returncode == 0, answer.stderr
+    for option in ("--url", "--config", "--json"):
+        assert option in answer.stdout
+
+
+def test_help_answers_at_once() -> None:
+    def cpu_seconds() -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert foliot("--help").returncode == 0
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    assert min(cpu_seconds() for _ in range(3)) < HELP_SECONDS
+
+
+@pytest.mark.parametrize("arguments", [(), *((group,) for group in GROUPS)])
+def test_without_a_command_the_help_is_shown_as_a_mistake(arguments: tuple[str, ...]) -> None:
+    answer = foliot(*arguments)
+    assert answer.returncode == 2
+    assert "Commands" in answer.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "hint"),
+    [
+        (["wrker"], "there is no command wrker", "did you mean worker?"),
+        (["db", "nit"], "there is no command db nit", "did you mean init?"),
+        (["zzz"], "there is no command zzz", "commands: bench, config, db"),
+        (["config", "show", "--ulr", "x"], "Unknown option: --ulr", "did you mean --url?"),
+        (["config", "show", "more"], "foliot config show does not take 'more'", "--help"),
+        (["config", "show", "--url"], "--url requires an argument", "--help"),
+        (["config", "show", "--url", "a", "--url", "b"], "specified multiple times", "--help"),
+        (["--url", "x", "config", "show"], "--url stands before the command", "options follow it"),
+        (["x" * 100_000], "there is no command xxx", "commands: bench"),
+    ],
+    ids=["command", "subcommand", "far", "flag", "argument", "value", "twice", "before", "huge"],
+)
+def test_a_mistake_is_one_line_and_a_hint(arguments: list[str], error: str, hint: str) -> None:
+    answer = foliot(*arguments)
+    assert answer.returncode == 2
+    assert answer.stdout == ""
+    first, second = answer.stderr.splitlines()
+    assert first.startswith("error: ")
+    assert error in first
+    assert second.startswith("hint: ")
+    assert hint in second
+
+
+def test_version_is_told_in_words_and_in_json() -> None:
+    assert foliot("--version").stdout.strip() == __version__
+    assert foliot("version").stdout.startswith(f"foliot {__version__}\n")
+    assert f'"foliot":"{__version__}"' in foliot("version", "--json").stdout
+
+
+def test_the_module_is_the_command() -> None:
+    command = [sys.executable, "-m", "foliot", "--version"]
+    assert subprocess.check_output(command, text=True).strip() == __version__
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    with subprocess.Popen(
+        [FOLIOT, "config", "show"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(timeout=60) == 0
+
+
+def test_a_full_disk_is_said_in_one_line() -> None:
+    with Path("/dev/full").open("w") as full:
+        answer = subprocess.run(
+            [FOLIOT, "config", "show"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert answer.returncode == 1
+    assert answer.stderr == "error: the output cannot be written: the disk is full\n"

@@ -1,0 +1,1 @@
+"""What the tests stand between Foliot and the world."""
