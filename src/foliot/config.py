@@ -125,7 +125,7 @@ class LimitSettings(Struct, frozen=True, kw_only=True):
 
     payload: Annotated[int, Size("largest payload of a job", "256KiB", KIB, 64 * MIB)] = 256 * KIB
     result: Annotated[int, Size("largest result of a job", "256KiB", KIB, 64 * MIB)] = 256 * KIB
-    batch: Annotated[int, Whole("most jobs in one submit_many", "10000", 1, 1_000_000)] = 10_000
+    batch: Annotated[int, Whole("most jobs in one submit_many", "10000", 1, 1_000_000)] = 100_000
 
 
 class LogSettings(Struct, frozen=True, kw_only=True):

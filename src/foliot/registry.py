@@ -108,7 +108,7 @@ def bind(definition: JobDefinition, args: tuple[Any, ...], kwargs: dict[str, Any
         raise InvalidValue(
             f"{definition.kind}()",
             problem=f"cannot be called like this: {error}",
-            hint=f"it takes {inspect.signature(definition.function)}",
+            hint=f"it takes {_signature(definition.function)}",
         ) from error
     return payload
 
@@ -159,6 +159,14 @@ def check_seconds(field: str, value: object, *, least: float, most: float, examp
             field, value, f"is not a number of seconds from {least:g} to {most:g}", example=example
         )
     return float(value)  # type: ignore[arg-type]
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    """As it is written, without the quotes of postponed annotations where they can be resolved."""
+    try:
+        return inspect.signature(function, eval_str=True)
+    except NameError:
+        return inspect.signature(function)
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from foliot.client.portal import Portal
 from foliot.clock import Clock, SystemClock
 from foliot.commands import check_id
 from foliot.config import Settings, load
+from foliot.errors import InvalidValue
 from foliot.ids import Ids, JobId, slot_of_key
 from foliot.model.job import Priority
 from foliot.model.lane import Lane, lane_of
@@ -93,12 +94,12 @@ class Foliot:
 
     def submit_many(self, prepared: Iterable[Prepared]) -> list[Handle[Any]]:
         """Many at once; atomic within each partition, and with the default of one partition, as a whole."""
-        calls = list(prepared)
+        calls = self._checked(prepared)
         ids = self._portal.submit([new_job(call, self) for call in calls]).result() if calls else []
         return [self._handle(id, call) for id, call in zip(ids, calls, strict=True)]
 
     async def asubmit_many(self, prepared: Iterable[Prepared]) -> list[Handle[Any]]:
-        calls = list(prepared)
+        calls = self._checked(prepared)
         if not calls:
             return []
         ids = await wrap_future(self._portal.submit([new_job(call, self) for call in calls]))
@@ -128,6 +129,24 @@ class Foliot:
 
     def lane(self, queue: str) -> Lane:
         return lane_of(queue)
+
+    def _checked(self, prepared: Iterable[Prepared]) -> list[Prepared]:
+        calls = list(prepared)
+        for position, call in enumerate(calls):
+            if not isinstance(call, Prepared):
+                raise InvalidValue(
+                    f"submit_many()[{position}]",
+                    call,
+                    "is not a prepared call",
+                    example="add.prepare(1, 2)",
+                )
+        if len(calls) > self.settings.limits.batch:
+            raise InvalidValue(
+                "submit_many()",
+                problem=f"has {len(calls)} jobs, more than limits.batch, {self.settings.limits.batch}",
+                hint="submit them in several calls",
+            )
+        return calls
 
     def _handle(self, id: JobId, prepared: Prepared) -> Handle[Any]:
         return Handle(

@@ -53,6 +53,8 @@ class Prepared(msgspec.Struct, frozen=True):
 class JobFunction(Generic[P, C, R]):
     """A function that can be run as a job."""
 
+    __name__: str
+
     def __init__(
         self, app: Foliot, definition: JobDefinition, choices: Choices | None = None
     ) -> None:

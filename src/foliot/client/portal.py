@@ -8,8 +8,10 @@ their ids make that safe.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
-from collections.abc import Coroutine, Sequence
+import weakref
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
@@ -27,6 +29,9 @@ _PATIENCE: Final = 30.0  # seconds a submission tries again before it gives up
 _GROUP: Final = 1000  # jobs that share one commit
 
 
+_Waiting = tuple[Sequence[NewJob], Future[list[JobId]]]
+
+
 class Portal:
     """Opened by its first use; `close` ends its thread and its connections."""
 
@@ -34,13 +39,19 @@ class Portal:
         self._settings = settings
         self._clock = clock
         self._ids = ids
+        self._start_over()
+        # A forked child inherits the state and not the thread behind it.
+        os.register_at_fork(after_in_child=_weakly(self._start_over))
+
+    def _start_over(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._store: Store | None = None
         self._opening: asyncio.Lock | None = None
-        self._waiting: list[tuple[Sequence[NewJob], Future[list[JobId]]]] = []
+        self._waiting: list[_Waiting] = []
         self._flushing = False
+        self._flush_task: asyncio.Task[None] | None = None
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run it on the portal's loop and wait; for synchronous callers."""
@@ -113,7 +124,7 @@ class Portal:
                     return
             await self._send(group)
 
-    async def _send(self, group: list[tuple[Sequence[NewJob], Future[list[JobId]]]]) -> None:
+    async def _send(self, group: list[_Waiting]) -> None:
         jobs = [job for some, _ in group for job in some]
         try:
             ids = await self._send_patiently(jobs)
@@ -145,12 +156,7 @@ class Portal:
                 pause = min(pause * 2, 2)
 
 
-def _take(
-    waiting: list[tuple[Sequence[NewJob], Future[list[JobId]]]],
-) -> tuple[
-    list[tuple[Sequence[NewJob], Future[list[JobId]]]],
-    list[tuple[Sequence[NewJob], Future[list[JobId]]]],
-]:
+def _take(waiting: list[_Waiting]) -> tuple[list[_Waiting], list[_Waiting]]:
     """The first of them, up to a group; a large batch goes alone."""
     count = 0
     for position, (jobs, _) in enumerate(waiting):
@@ -158,3 +164,15 @@ def _take(
         if count > _GROUP and position:
             return waiting[:position], waiting[position:]
     return waiting, []
+
+
+def _weakly(method: Callable[[], None]) -> Callable[[], None]:
+    """The method, without keeping its object alive."""
+    reference = weakref.WeakMethod(method)
+
+    def call() -> None:
+        alive = reference()
+        if alive is not None:
+            alive()
+
+    return call

@@ -61,9 +61,11 @@ WHERE EXISTS (SELECT 1 FROM foliot_jobs r
 
 -- name: claim_jobs
 -- The front of one lane, up to its quota; there is no LATERAL here, so each lane is claimed by itself. First what the
--- worker needs to know, in order, then the claim of the same rows. A large payload is read by itself.
+-- worker needs to know, in order, then the claim of the same rows. Large payloads are only counted; list_payloads reads
+-- them.
 SELECT json_group_array(json_array(r.id, r.fence, r.kind, r.payload, r.attempt, r.max_attempts, r.losses,
-                                   r.timeout, r.linked))
+                                   r.timeout, r.linked)),
+       count(*) - count(r.payload)
 FROM (SELECT j.id, j.fence + 1 AS fence, j.kind,
              CASE WHEN length(j.payload) <= :small THEN hex(j.payload) END AS payload,
              j.attempt + 1 AS attempt, j.max_attempts, j.losses, j.timeout,
@@ -83,8 +85,8 @@ WHERE rowid IN (
     ORDER BY j.band, j.rank, j.id
     LIMIT :quota);
 
--- name: get_payload
-SELECT payload FROM foliot_jobs WHERE partition = :partition AND id = :id;
+-- name: list_payloads
+SELECT id, payload FROM foliot_jobs WHERE partition = :partition AND id IN (SELECT value FROM json_each(:ids));
 
 -- name: finish_jobs
 -- To history in one move. Both parts change the same rows; if they are fewer than were named, find_refused_jobs says
@@ -124,13 +126,16 @@ FROM json_each(:outcomes) f CROSS JOIN foliot_jobs j
 WHERE j.partition = :partition AND j.id = json_extract(f.value, '$[0]')
   AND j.fence = json_extract(f.value, '$[1]') AND j.session = :session AND j.state || '' = 'running'
   AND NOT j.cancel_requested;
+WITH again AS MATERIALIZED (
+    SELECT j.rowid AS place, :now + CAST(json_extract(f.value, '$[5]') * 1000000 AS INTEGER) AS due_at
+    FROM json_each(:outcomes) f CROSS JOIN foliot_jobs j
+    WHERE j.partition = :partition AND j.id = json_extract(f.value, '$[0]')
+      AND j.fence = json_extract(f.value, '$[1]') AND j.session = :session AND j.state || '' = 'running'
+      AND NOT j.cancel_requested
+)
 UPDATE foliot_jobs
-SET state = 'scheduled', run_at = again.run_at, rank = again.run_at, session = NULL, deadline_at = NULL
-FROM (SELECT j.rowid AS place, :now + CAST(json_extract(f.value, '$[5]') * 1000000 AS INTEGER) AS run_at
-      FROM json_each(:outcomes) f CROSS JOIN foliot_jobs j
-      WHERE j.partition = :partition AND j.id = json_extract(f.value, '$[0]')
-        AND j.fence = json_extract(f.value, '$[1]') AND j.session = :session AND j.state || '' = 'running'
-        AND NOT j.cancel_requested) AS again
+SET state = 'scheduled', run_at = again.due_at, rank = again.due_at, session = NULL, deadline_at = NULL
+FROM again
 WHERE foliot_jobs.rowid = again.place
 RETURNING id;
 
@@ -193,14 +198,16 @@ RETURNING id;
 -- name: release_jobs
 -- Given back unstarted: the attempt is not counted, the fence stays where it is. With a hold, it waits for
 -- somebody who can run it. A job that was asked to end follows in cancel_jobs.
+WITH released AS MATERIALIZED (
+    SELECT j.rowid AS place, json_extract(o.value, '$[2]') AS why
+    FROM json_each(:outcomes) o CROSS JOIN foliot_jobs j
+    WHERE j.partition = :partition AND j.id = json_extract(o.value, '$[0]')
+      AND j.fence = json_extract(o.value, '$[1]') AND j.session = :session AND j.state || '' = 'running'
+)
 UPDATE foliot_jobs
-SET state = CASE WHEN r.hold IS NULL THEN 'ready' ELSE 'held' END, hold = r.hold,
+SET state = CASE WHEN r.why IS NULL THEN 'ready' ELSE 'held' END, hold = r.why,
     attempt = attempt - 1, session = NULL, claimed_at = NULL, deadline_at = NULL
-FROM (SELECT j.rowid AS place, json_extract(o.value, '$[2]') AS hold
-      FROM json_each(:outcomes) o CROSS JOIN foliot_jobs j
-      WHERE j.partition = :partition AND j.id = json_extract(o.value, '$[0]')
-        AND j.fence = json_extract(o.value, '$[1]') AND j.session = :session
-        AND j.state || '' = 'running') AS r
+FROM released r
 WHERE foliot_jobs.rowid = r.place
 RETURNING id;
 
@@ -263,21 +270,36 @@ WHERE rowid IN (
     WHERE h.partition = :partition AND h.state = 'held' AND h.hold = 'unknown_kind' AND h.kind = k.value);
 
 -- name: find_lost_sessions
--- The sessions that running rows name, by skip scan, less those that live. An empty row: a deadline has passed.
-WITH RECURSIVE named (session) AS (
-    SELECT min(j.session) FROM foliot_jobs j WHERE j.partition = :partition AND j.state = 'running'
+-- The (partition, session) pairs that running rows name, by skip scan, less the sessions that live;
+-- and each partition, without a session, where a deadline has passed. In two steps, not as (partition, session) > (…):
+-- of that, SQLite would use only the first half.
+WITH RECURSIVE named (partition, session) AS (
+    SELECT * FROM (SELECT j.partition, j.session FROM foliot_jobs j
+                   WHERE j.state = 'running' ORDER BY j.partition, j.session LIMIT 1)
     UNION ALL
-    SELECT (SELECT min(j.session) FROM foliot_jobs j
-            WHERE j.partition = :partition AND j.state = 'running' AND j.session > n.session)
-    FROM named n WHERE n.session IS NOT NULL
+    SELECT n.partition, n.session
+    FROM named h CROSS JOIN foliot_jobs n ON n.rowid = coalesce(
+        (SELECT j.rowid FROM foliot_jobs j
+         WHERE j.state = 'running' AND j.partition = h.partition AND j.session > h.session
+         ORDER BY j.session LIMIT 1),
+        (SELECT j.rowid FROM foliot_jobs j
+         WHERE j.state = 'running' AND j.partition > h.partition ORDER BY j.partition, j.session LIMIT 1))
 )
-SELECT n.session FROM named n
-WHERE n.session IS NOT NULL
-  AND NOT EXISTS (SELECT 1 FROM foliot_sessions s WHERE s.id = n.session AND s.expires_at > :now)
+SELECT n.partition, n.session FROM named n
+WHERE NOT EXISTS (SELECT 1 FROM foliot_sessions s WHERE s.id = n.session AND s.expires_at > :now)
 UNION ALL
-SELECT NULL WHERE EXISTS (
-    SELECT 1 FROM foliot_jobs j WHERE j.partition = :partition AND j.state = 'running'
+SELECT p.value, NULL FROM json_each(:partitions) p
+WHERE EXISTS (
+    SELECT 1 FROM foliot_jobs j WHERE j.partition = p.value AND j.state = 'running'
        AND j.deadline_at IS NOT NULL AND j.deadline_at <= :now);
+
+-- name: find_lost_job
+-- Only here, for the look before a write.
+SELECT 1
+WHERE EXISTS (SELECT 1 FROM foliot_jobs j WHERE j.partition = :partition AND j.state = 'running'
+                AND j.session IN (SELECT value FROM json_each(:sessions)))
+   OR EXISTS (SELECT 1 FROM foliot_jobs j WHERE j.partition = :partition AND j.state = 'running'
+                AND j.deadline_at IS NOT NULL AND j.deadline_at <= :now);
 
 -- name: reap_jobs
 -- Takes back what lost sessions held and what ran past its deadline. A job counts as executing if its session's
@@ -295,7 +317,7 @@ WITH candidates AS (
     SELECT j.rowid, j.id FROM foliot_jobs j
     WHERE j.partition = :partition AND j.state = 'running' AND j.deadline_at IS NOT NULL
       AND j.deadline_at <= :now
-), taken AS (
+), taken AS MATERIALIZED (
     SELECT j.rowid AS place, j.attempt, j.max_attempts, j.losses, j.cancel_requested,
            CASE WHEN j.session IN (SELECT value FROM json_each(:sessions))
                 THEN CASE WHEN s.id IS NULL OR j.claimed_at >= s.beat_at
@@ -315,7 +337,7 @@ SELECT t.place, t.why,
             ELSE 'ready' END
 FROM taken t;
 INSERT INTO foliot_attempts (partition, job, fence, attempt, outcome, error, session, started_at, finished_at)
-SELECT :partition, j.id, j.fence, j.attempt, f.why,
+SELECT :partition, j.id, j.fence, j.attempt, CASE f.why WHEN 'lost' THEN 'worker_lost' ELSE f.why END,
        CASE f.why WHEN 'lost' THEN 'the session that ran it was lost' ELSE 'it ran past its deadline' END,
        j.session, j.claimed_at, :now
 FROM foliot_fates f CROSS JOIN foliot_jobs j ON j.rowid = f.place
@@ -349,16 +371,17 @@ WHERE foliot_jobs.rowid = f.place AND f.fate = 'ready' AND foliot_jobs.state || 
 SELECT CASE fate WHEN 'ready' THEN why ELSE fate END, count(*) FROM foliot_fates GROUP BY 1;
 
 -- name: peek_jobs
--- Every (partition, lane) with ready jobs, by skip scan, and each partition's next due time.
+-- Every (partition, lane) with ready jobs, by skip scan in two steps as above, and each partition's next due time.
 WITH RECURSIVE heads (partition, lane, place) AS (
     SELECT * FROM (SELECT j.partition, j.lane, j.rowid FROM foliot_jobs j
                    WHERE j.state = 'ready' ORDER BY j.partition, j.lane LIMIT 1)
     UNION ALL
     SELECT n.partition, n.lane, n.rowid
-    FROM heads h CROSS JOIN foliot_jobs n ON n.rowid = (
-        SELECT j.rowid FROM foliot_jobs j
-        WHERE j.state = 'ready' AND (j.partition, j.lane) > (h.partition, h.lane)
-        ORDER BY j.partition, j.lane LIMIT 1)
+    FROM heads h CROSS JOIN foliot_jobs n ON n.rowid = coalesce(
+        (SELECT j.rowid FROM foliot_jobs j
+         WHERE j.state = 'ready' AND j.partition = h.partition AND j.lane > h.lane ORDER BY j.lane LIMIT 1),
+        (SELECT j.rowid FROM foliot_jobs j
+         WHERE j.state = 'ready' AND j.partition > h.partition ORDER BY j.partition, j.lane LIMIT 1))
 )
 SELECT h.partition, h.lane, j.queue, j.requires, NULL
 FROM heads h CROSS JOIN foliot_jobs j ON j.rowid = h.place

@@ -11,27 +11,21 @@ UPDATE foliot_queues SET paused_at = NULL, paused_by = NULL, note = NULL WHERE n
 -- name: list_queues
 SELECT name, paused_at, paused_by, note FROM foliot_queues ORDER BY name;
 
--- name: find_old_rows
--- Only here, for the look before a write.
-SELECT 1 WHERE EXISTS (SELECT 1 FROM foliot_history WHERE finished_at < :before)
-   OR EXISTS (SELECT 1 FROM json_each(:partitions) p CROSS JOIN foliot_attempts a
-              WHERE a.partition = p.value AND a.finished_at < :before);
-
 -- name: prune_history
--- There are no days to drop whole. Rides foliot_history_finished.
-DELETE FROM foliot_history
-WHERE rowid IN (SELECT h.rowid FROM foliot_history h WHERE h.finished_at < :before
-                ORDER BY h.finished_at LIMIT :limit);
-
--- name: prune_attempts
--- The attempts of a live or dead job stay as long as the job. Rides foliot_attempts_finished.
+-- There are no days to drop whole: a batch of the oldest goes, with the attempts of those jobs, unless the job lives
+-- or is dead. The first part is the look before a write. Rides foliot_history_finished.
+SELECT 1 FROM foliot_history WHERE finished_at < :before LIMIT 1;
 DELETE FROM foliot_attempts
 WHERE rowid IN (
-    SELECT o.rowid FROM foliot_attempts o
-    WHERE o.partition = :partition AND o.finished_at < :before
-      AND NOT EXISTS (SELECT 1 FROM foliot_dead d WHERE d.partition = :partition AND d.id = o.job)
-      AND NOT EXISTS (SELECT 1 FROM foliot_jobs j WHERE j.partition = :partition AND j.id = o.job)
-    LIMIT :limit);
+    SELECT a.rowid
+    FROM (SELECT h.partition, h.id FROM foliot_history h WHERE h.finished_at < :before
+          ORDER BY h.finished_at, h.rowid LIMIT :limit) o
+    CROSS JOIN foliot_attempts a ON a.partition = o.partition AND a.job = o.id
+    WHERE NOT EXISTS (SELECT 1 FROM foliot_dead d WHERE d.partition = o.partition AND d.id = o.id)
+      AND NOT EXISTS (SELECT 1 FROM foliot_jobs j WHERE j.partition = o.partition AND j.id = o.id));
+DELETE FROM foliot_history
+WHERE rowid IN (SELECT h.rowid FROM foliot_history h WHERE h.finished_at < :before
+                ORDER BY h.finished_at, h.rowid LIMIT :limit);
 
 -- name: grade_jobs
 SELECT (SELECT count(*) FROM foliot_jobs),

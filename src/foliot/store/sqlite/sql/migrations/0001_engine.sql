@@ -102,13 +102,13 @@ CREATE TABLE foliot_dead (
     PRIMARY KEY (partition, id)
 );
 
--- One row for each attempt that did not succeed.
+-- One row for each attempt that did not succeed. They go when their job's history goes.
 CREATE TABLE foliot_attempts (
     partition   INTEGER NOT NULL,
     job         TEXT    NOT NULL,
     fence       INTEGER NOT NULL,
     attempt     INTEGER NOT NULL,
-    outcome     TEXT    NOT NULL,                     -- failed, timed_out, lost
+    outcome     TEXT    NOT NULL,                     -- failed, timed_out, worker_lost …
     error       TEXT,
     traceback   TEXT,
     session     TEXT,
@@ -116,7 +116,6 @@ CREATE TABLE foliot_attempts (
     finished_at INTEGER NOT NULL,
     PRIMARY KEY (partition, job, fence)
 );
-CREATE INDEX foliot_attempts_finished ON foliot_attempts (partition, finished_at);
 
 CREATE TABLE foliot_queues (
     name      TEXT PRIMARY KEY,

@@ -1,0 +1,60 @@
+"""The jobs of the bench, as a user would write them: `foliot worker foliot.bench.jobs:app` runs them."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from pathlib import Path
+
+import msgspec
+
+from foliot.bench.sheet import calls, moments
+from foliot.client.app import Foliot
+
+QUEUE = "bench"
+KINDS = "bench."  # how the kinds of all jobs of the bench begin
+
+app = Foliot()
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """What a worker process has used."""
+
+    process: int
+    cpu_seconds: float
+    resident_bytes: int
+
+
+@app.job(kind="bench.async", queue=QUEUE, max_attempts=1)
+async def count_async(n: int, sheet: str, filler: str = "") -> None:
+    """Nothing but being counted."""
+    calls(sheet)[n] += 1
+
+
+@app.job(kind="bench.sync", queue=QUEUE, max_attempts=1)
+def count_sync(n: int, sheet: str, filler: str = "") -> None:
+    """The same, in a thread."""
+    calls(sheet)[n] += 1
+
+
+@app.job(kind="bench.moment", queue=QUEUE, max_attempts=1)
+async def note_moment(n: int, sheet: str, moments_of: str) -> None:
+    """Note when it began."""
+    moments(moments_of)[n] = app.clock.monotonic()
+    calls(sheet)[n] += 1
+
+
+@app.job(kind="bench.usage", queue=QUEUE, max_attempts=1)
+async def usage() -> Usage:
+    """What the process that runs this has used so far."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return Usage(os.getpid(), used.ru_utime + used.ru_stime, _resident(used.ru_maxrss))
+
+
+def _resident(peak: int) -> int:
+    """Memory in use now; where the system does not tell, the most so far."""
+    status = Path("/proc/self/statm")
+    if status.exists():
+        return int(status.read_text().split()[1]) * resource.getpagesize()
+    return peak if sys.platform == "darwin" else peak * 1024

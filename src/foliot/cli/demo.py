@@ -1,0 +1,224 @@
+"""`foliot demo`: real workers on a SQLite file of their own, and their jobs live in the terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from foliot.cli.options import DEFAULT_OPTIONS, Options
+from foliot.cli.output import print_json
+from foliot.client.app import Foliot
+from foliot.client.handle import Handle
+from foliot.clock import SystemClock
+from foliot.config import load
+from foliot.demo import jobs as shop
+from foliot.errors import FoliotError, InvalidValue
+from foliot.model.job import Job, JobState
+from foliot.store.open import upgrade_store
+
+_SHOWN = 14
+_COLOURS = {
+    JobState.SCHEDULED: "cyan",
+    JobState.READY: "yellow",
+    JobState.RUNNING: "bold magenta",
+    JobState.SUCCEEDED: "green",
+    JobState.DEAD: "bold red",
+    JobState.CANCELLED: "bright_black",
+    JobState.HELD: "yellow",
+}
+_LONGEST_CYCLE = 60.0
+
+
+def demo(*, seconds: float | None = None, options: Options = DEFAULT_OPTIONS) -> int:
+    """Run sample jobs on SQLite and watch them live.
+
+    Parameters
+    ----------
+    seconds
+        Stop after so many seconds; without a terminal it stops after one full cycle anyway.
+    """
+    if seconds is not None and not 0 < seconds <= 86_400:
+        raise InvalidValue("seconds", seconds, "is not from 0 to 86400", example="--seconds 20")
+    with tempfile.TemporaryDirectory(prefix="foliot-demo-") as directory:
+        url = options.url or f"sqlite:///{directory}/foliot.db"
+        settings = load(flags={"store.url": url}).settings
+        asyncio.run(upgrade_store(settings.store))
+        with (
+            Foliot(settings=settings) as app,
+            _Workers(url, Path(directory) / "worker.log") as workers,
+        ):
+            return _Demo(app, workers, options, seconds).run()
+
+
+class _Workers:
+    """Two worker processes under their supervisor, as anybody would start them."""
+
+    def __init__(self, url: str, log: Path) -> None:
+        self._url = url
+        self._log = log
+
+    def __enter__(self) -> Self:
+        command = [sys.executable, "-m", "foliot", "worker", "foliot.demo.jobs:app"]
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(  # noqa: S603 - our own command
+                [*command, "--url", self._url, "--processes", "2", "--grace", "2s"],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        return self
+
+    def check(self) -> None:
+        if self._process.poll() is not None:
+            raise FoliotError(f"the workers ended: {self._log.read_text()[-2000:]}")
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class _Seen(msgspec.Struct):
+    """One submitted job and what we last knew of it."""
+
+    handle: Handle[Any]
+    what: str
+    job: Job | None = None
+
+    @property
+    def over(self) -> bool:
+        return self.job is not None and self.job.state.final
+
+
+class _Demo:
+    def __init__(
+        self, app: Foliot, workers: _Workers, options: Options, seconds: float | None
+    ) -> None:
+        self._app = app
+        self._workers = workers
+        self._options = options
+        self._clock = SystemClock()
+        self._started = self._clock.monotonic()
+        self._until = None if seconds is None else self._started + seconds
+        self._seen: list[_Seen] = []
+        self._ended: Counter[JobState] = Counter()
+        self._cycles = 0
+        self._to_cancel: _Seen | None = None
+
+    def run(self) -> int:
+        console = Console(stderr=False)
+        live = console.is_terminal and not self._options.json
+        try:
+            if live:
+                with Live(self._screen(), console=console, auto_refresh=False) as display:
+                    self._cycle_until_told(lambda: display.update(self._screen(), refresh=True))
+            else:
+                self._cycle(lambda: None)
+        except KeyboardInterrupt:
+            pass
+        self._summary(console)
+        return 0
+
+    def _cycle_until_told(self, show: Callable[[], None]) -> None:
+        while not self._time_is_up():
+            self._cycle(show)
+
+    def _cycle(self, show: Callable[[], None]) -> None:
+        """Submit a little of everything, and watch until all of it has ended."""
+        self._cycles += 1
+        started = self._clock.monotonic()
+        for prepared, what in self._orders():
+            self._seen.append(_Seen(self._app.submit(prepared), what))
+            if what.startswith("endless"):
+                self._to_cancel = self._seen[-1]
+        while not self._time_is_up():
+            self._look()
+            show()
+            if all(seen.over for seen in self._seen):
+                break
+            if self._clock.monotonic() - started > _LONGEST_CYCLE:
+                raise FoliotError("the demo's jobs did not end within a minute")
+            asyncio.run(self._clock.sleep(0.1))
+        self._seen = self._seen[-200:]
+
+    def _orders(self) -> Iterator[tuple[Any, str]]:
+        number = self._cycles * 100
+        for person in ("ada", "grace", "edsger", "barbara", "donald", "radia"):
+            subject = f"Order {number} is on its way"
+            yield shop.send_email.prepare(f"{person}@example.org", subject), f"mail to {person}"
+        for picture in ("clock.png", "train.png", "foliot.png"):
+            yield shop.make_thumbnail.prepare(picture), f"thumbnail of {picture}"
+        yield shop.charge_card.prepare(number), "payment that works on the third attempt"
+        yield shop.charge_expired_card.prepare(number), "payment that never works"
+        later = shop.daily_report.options(delay=1.5)
+        yield later.prepare("2026-11-18"), "report, due in 1.5 s"
+        yield shop.endless_export.prepare(), "endless export, cancelled when it runs"
+
+    def _look(self) -> None:
+        self._workers.check()
+        for seen in [seen for seen in self._seen if not seen.over]:
+            job = seen.job = seen.handle.job()
+            if job.state.final:
+                self._ended[job.state] += 1
+            elif seen is self._to_cancel and job.state is JobState.RUNNING:
+                seen.handle.cancel()
+                self._to_cancel = None
+
+    def _screen(self) -> Group:
+        table = Table(
+            title="Foliot: jobs on SQLite, two worker processes", title_justify="left", expand=False
+        )
+        for column in ("job", "kind", "state", "attempt", "after", "what"):
+            table.add_column(column, no_wrap=True)
+        for seen in self._seen[-_SHOWN:]:
+            table.add_row(*_row(seen))
+        counts = "   ".join(
+            f"{number} {state.value}" for state, number in sorted(self._ended.items())
+        )
+        return Group(table, Text(f"ended so far: {counts or 'nothing yet'}   (Ctrl-C ends)"))
+
+    def _summary(self, console: Console) -> None:
+        ended = {state.value: number for state, number in sorted(self._ended.items())}
+        if self._options.json:
+            print_json({"cycles": self._cycles, "ended": ended})
+            return
+        if not console.is_terminal:
+            for seen in self._seen:
+                print("  ".join(str(cell) for cell in _row(seen)))
+        words = ", ".join(f"{number} {state}" for state, number in ended.items())
+        print(f"{self._cycles} cycle{'s' if self._cycles != 1 else ''}: {words or 'nothing ended'}")
+
+    def _time_is_up(self) -> bool:
+        return self._until is not None and self._clock.monotonic() >= self._until
+
+
+def _row(seen: _Seen) -> tuple[Text | str, ...]:
+    job = seen.job
+    if job is None:
+        return (seen.handle.id[-8:], "", "submitted", "", "", seen.what)
+    state = Text(job.state.value, style=_COLOURS.get(job.state, ""))
+    if job.reason and job.state is not JobState.SUCCEEDED:
+        state.append(f" ({job.reason})")
+    return (job.id[-8:], job.kind, state, str(job.attempt), _after(job), seen.what)
+
+
+def _after(job: Job) -> str:
+    """From submission to the start of its last attempt, and to its end."""
+    if job.finished_at is None:
+        return ""
+    return f"{(job.finished_at - job.created_at).total_seconds():.2f} s"

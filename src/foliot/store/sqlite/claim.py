@@ -1,0 +1,97 @@
+"""Claiming in SQLite: the front of each lane in turn, until there is no more room."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from sqlite3 import Connection
+from typing import Any, Final
+
+import msgspec
+
+from foliot.ids import SessionId
+from foliot.model.job import ClaimedJob
+from foliot.model.lane import Lane
+from foliot.store.port import Share
+from foliot.store.sqlite.batches import Values, execute, load_parts, to_json
+
+SQL: Final = load_parts("jobs.sql")
+DEADLINE_GRACE: Final = (
+    10.0  # seconds past its timeout before the store takes a job from a session that lives
+)
+_SMALL: Final = 4096  # bytes; larger payloads do not travel within the JSON of a claim
+_decode: Final = msgspec.json.Decoder(list[list[Any]]).decode
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """What was claimed from one lane. It is decoded after the commit, when nobody waits for it."""
+
+    rows: str
+    payloads: dict[str, bytes]  # those that are large
+
+
+class Claim:
+    """One claim of several lanes, ready to be applied in a transaction."""
+
+    def __init__(
+        self, partition: int, session: SessionId, shares: Sequence[Share], room: int
+    ) -> None:
+        self._shares = shares
+        self._room = room
+        self._lanes = to_json([(share.lane.number, share.lane.queue) for share in shares])
+        self._common: Values = {
+            "partition": partition,
+            "session": session,
+            "grace": DEADLINE_GRACE,
+            "small": _SMALL,
+        }
+
+    def find_lanes(self, connection: Connection) -> set[int]:
+        """Those with something to claim."""
+        values: Values = {**self._common, "lanes": self._lanes}
+        return {row[0] for row in execute(connection, SQL["find_ready_lanes"], values)}
+
+    def apply(self, connection: Connection, now: int) -> list[Taken]:
+        shares = self._shares
+        if len(shares) > 1:
+            lanes = self.find_lanes(connection)
+            shares = [share for share in shares if share.lane.number in lanes]
+        room = self._room
+        taken: list[Taken] = []
+        for share in shares:
+            quota = min(share.quota, room)
+            if quota > 0:
+                room -= self._take(connection, share.lane, {"quota": quota, "now": now}, taken)
+        return taken
+
+    def _take(self, connection: Connection, lane: Lane, values: Values, taken: list[Taken]) -> int:
+        values = {**self._common, **values, "lane": lane.number, "queue": lane.queue}
+        select, update = SQL["claim_jobs"]
+        found, large = connection.execute(select, values).fetchone()
+        count = connection.execute(update, values).rowcount
+        if count:
+            taken.append(Taken(found, self._read_large(connection, found) if large else {}))
+        return count
+
+    def _read_large(self, connection: Connection, found: str) -> dict[str, bytes]:
+        ids = to_json([row[0] for row in _decode(found) if row[3] is None])
+        return dict(execute(connection, SQL["list_payloads"], {**self._common, "ids": ids}))
+
+
+def claimed_jobs(taken: Sequence[Taken]) -> list[ClaimedJob]:
+    return [
+        ClaimedJob(
+            id,
+            fence,
+            kind,
+            some.payloads[id] if payload is None else bytes.fromhex(payload),
+            attempt,
+            max_attempts,
+            losses,
+            timeout,
+            bool(linked),
+        )
+        for some in taken
+        for id, fence, kind, payload, attempt, max_attempts, losses, timeout, linked in _decode(
+            some.rows
+        )
+    ]

@@ -1,0 +1,204 @@
+"""Jobs in SQLite: bind, execute, map. What the statements promise is written in sql/jobs.sql."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from sqlite3 import Connection
+from typing import Final
+
+import msgspec
+
+from foliot.clock import Clock
+from foliot.ids import JobId, SessionId, partition_of
+from foliot.model.job import Attempt, Job, JobState, NewJob, Outcome
+from foliot.model.lane import Lane
+from foliot.store import rows
+from foliot.store.port import Cycle, Peek, Reaped, RunningJob, Share
+from foliot.store.sqlite.batches import Rows, Values, execute, load_parts, submissions, to_json
+from foliot.store.sqlite.claim import Claim, Taken, claimed_jobs
+from foliot.store.sqlite.connection import Connections
+from foliot.store.sqlite.outcomes import Ending
+from foliot.store.sqlite.times import from_microseconds, store_now
+
+SQL: Final = load_parts("jobs.sql")
+_decode_lanes: Final = msgspec.json.Decoder(list[int]).decode
+_decode_names: Final = msgspec.json.Decoder(tuple[str, ...]).decode
+
+
+class SqliteJobs:
+    def __init__(self, connections: Connections, clock: Clock, *, partitions: int) -> None:
+        self._connections = connections
+        self._clock = clock
+        self._partitions = partitions
+        self._all = to_json(list(range(partitions)))
+
+    async def submit(
+        self, partition: int, jobs: Sequence[NewJob], *, resend: bool = False
+    ) -> list[JobId]:
+        batches = list(submissions(jobs))
+        ids = to_json([job.id for job in jobs]) if resend else None
+
+        def run(connection: Connection) -> list[JobId] | None:
+            values: Values = {"partition": partition, "now": self._now()}
+            (insert,) = SQL["submit_jobs"]
+            inserted = 0
+            for batch in batches:
+                inserted += connection.execute(insert, {**batch, **values}).rowcount
+            if ids is not None:
+                execute(connection, SQL["withdraw_resent_jobs"], {**values, "ids": ids})
+            elif inserted == len(jobs):
+                return None
+            found: list[JobId] = []
+            for batch in batches:
+                answer = execute(connection, SQL["find_submitted_jobs"], {**batch, **values})
+                found.extend(row[1] for row in answer)
+            return found
+
+        return await self._connections.transact(run) or [job.id for job in jobs]
+
+    async def finish_and_claim(
+        self,
+        partition: int,
+        session: SessionId,
+        *,
+        outcomes: Sequence[Outcome] = (),
+        shares: Sequence[Share] = (),
+        room: int = 0,
+    ) -> Cycle:
+        ending = Ending(partition, session, outcomes) if outcomes else None
+        claim = Claim(partition, session, shares, room) if room > 0 and shares else None
+        if ending is None and claim is None:
+            return Cycle([], [])
+
+        def run(connection: Connection) -> tuple[list[JobId], list[Taken]]:
+            now = self._now()
+            refused = ending.apply(connection, now) if ending else []
+            return refused, claim.apply(connection, now) if claim else []
+
+        def look(connection: Connection) -> tuple[list[JobId], list[Taken]] | None:
+            return None if claim is None or claim.find_lanes(connection) else ([], [])
+
+        refused, taken = await self._connections.transact(run, look=None if ending else look)
+        return Cycle(claimed_jobs(taken), refused)
+
+    async def settled(self, partition: int, outcomes: Sequence[Outcome]) -> set[JobId]:
+        fences = to_json([(outcome.id, outcome.fence) for outcome in outcomes])
+        found = await self._read("find_settled_jobs", {"partition": partition, "outcomes": fences})
+        return {JobId(row[0]) for row in found}
+
+    async def running(self, session: SessionId) -> list[RunningJob]:
+        found = await self._read("list_running_jobs", {"partitions": self._all, "session": session})
+        return [RunningJob(row[0], row[1], row[2], bool(row[3])) for row in found]
+
+    async def cancel(self, partition: int, ids: Sequence[JobId]) -> dict[JobId, JobState]:
+        named = to_json(list(ids))
+
+        def run(connection: Connection) -> Rows:
+            values: Values = {"partition": partition, "ids": named, "now": self._now()}
+            found = execute(connection, SQL["request_cancel"], values)
+            execute(connection, SQL["cancel_jobs"], values)
+            return found
+
+        found = await self._connections.transact(run)
+        return {JobId(id): JobState(state) for id, state in found}
+
+    async def admit(self, partition: int, *, limit: int) -> list[int]:
+        return await self._admit("admit_jobs", "find_due_job", partition, {"limit": limit})
+
+    async def admit_kinds(self, partition: int, kinds: Sequence[str]) -> list[int]:
+        # Named twice, a kind would be counted twice.
+        named: Values = {"kinds": to_json(sorted(set(kinds)))}
+        return await self._admit("admit_kinds", "find_held_kinds", partition, named)
+
+    async def find_lost(self) -> dict[int, list[SessionId]]:
+        values: Values = {"partitions": self._all, "now": self._now()}
+        lost: dict[int, list[SessionId]] = {}
+        for partition, session in await self._read("find_lost_sessions", values):
+            sessions = lost.setdefault(partition, [])
+            if session is not None:
+                sessions.append(SessionId(session))
+        return lost
+
+    async def reap(
+        self, partition: int, sessions: Sequence[SessionId], *, limit: int, loss_limit: int
+    ) -> Reaped:
+        values: Values = {
+            "partition": partition,
+            "sessions": to_json(list(sessions)),
+            "limit": limit,
+            "loss_limit": loss_limit,
+        }
+
+        def look(connection: Connection) -> Reaped | None:
+            asked = {**values, "now": self._now()}
+            return None if execute(connection, SQL["find_lost_job"], asked) else Reaped()
+
+        def run(connection: Connection) -> Reaped:
+            asked = {**values, "now": self._now()}
+            return Reaped(**dict(execute(connection, SQL["reap_jobs"], asked)))
+
+        return await self._connections.transact(run, look=look)
+
+    async def peek(self) -> Peek:
+        found = await self._read("peek_jobs", {"partitions": self._all, "now": self._now()})
+        ready: list[tuple[int, Lane]] = []
+        due_in: dict[int, float] = {}
+        for partition, lane, queue, requires, seconds in found:
+            if lane is not None:
+                needs = _decode_names(requires) if requires else ()
+                ready.append((partition, Lane(lane, queue, needs)))
+            elif seconds is not None:
+                due_in[partition] = seconds
+        return Peek(ready, due_in)
+
+    async def get(self, id: JobId) -> Job | None:
+        values: Values = {"partition": partition_of(id, self._partitions), "id": id}
+
+        def run(connection: Connection) -> Rows:
+            for name in ("get_live_job", "get_recent_job", "get_dead_job"):
+                if found := execute(connection, SQL[name], values):
+                    return found
+            return []
+
+        found = await self._connections.read(run)
+        return rows.job(found[0], from_microseconds) if found else None
+
+    async def ended(self, ids: Sequence[JobId]) -> list[Job]:
+        by_partition: dict[int, list[JobId]] = {}
+        for id in ids:
+            by_partition.setdefault(partition_of(id, self._partitions), []).append(id)
+        jobs: list[Job] = []
+        for partition, some in by_partition.items():
+            found = await self._read(
+                "list_ended_jobs", {"partition": partition, "ids": to_json(some)}
+            )
+            jobs.extend(rows.job(row, from_microseconds) for row in found)
+        return jobs
+
+    async def attempts(self, id: JobId) -> list[Attempt]:
+        values: Values = {"partition": partition_of(id, self._partitions), "id": id}
+        found = await self._read("list_attempts", values)
+        return [rows.attempt(row, from_microseconds) for row in found]
+
+    async def count(self) -> dict[JobState, int]:
+        counts: dict[JobState, int] = {}
+        for state, number in await self._read("count_jobs", {}):
+            counts[JobState(state)] = counts.get(JobState(state), 0) + number
+        return counts
+
+    def _now(self) -> int:
+        return store_now(self._clock)
+
+    async def _read(self, name: str, values: Values) -> Rows:
+        return await self._connections.read(lambda c: execute(c, SQL[name], values))
+
+    async def _admit(self, name: str, find: str, partition: int, values: Values) -> list[int]:
+        def look(connection: Connection) -> str | None:
+            asked: Values = {**values, "partition": partition, "now": self._now()}
+            return None if execute(connection, SQL[find], asked) else "[]"
+
+        def run(connection: Connection) -> str:
+            asked: Values = {**values, "partition": partition, "now": self._now()}
+            return str(execute(connection, SQL[name], asked)[0][0])
+
+        return _decode_lanes(await self._connections.transact(run, look=look))

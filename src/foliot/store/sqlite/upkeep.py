@@ -1,0 +1,113 @@
+"""Queues, retention and grade in SQLite. Old history goes in batches, so that nobody waits long for the writer."""
+
+from __future__ import annotations
+
+import sqlite3
+from sqlite3 import Connection
+from typing import Final
+
+from foliot.clock import Clock
+from foliot.store.port import Grade, Queue
+from foliot.store.sqlite.batches import Values, execute, load_parts
+from foliot.store.sqlite.connection import Connections
+from foliot.store.sqlite.times import from_microseconds, store_now
+
+SQL: Final = load_parts("upkeep.sql")
+
+
+class SqliteQueues:
+    def __init__(self, connections: Connections, clock: Clock) -> None:
+        self._connections = connections
+        self._clock = clock
+
+    async def pause(self, name: str, *, by: str | None = None, note: str | None = None) -> None:
+        def run(connection: Connection) -> None:
+            now = store_now(self._clock)
+            values: Values = {"name": name, "by": by, "note": note, "now": now}
+            execute(connection, SQL["pause_queue"], values)
+
+        await self._connections.transact(run)
+
+    async def resume(self, name: str) -> None:
+        await self._connections.transact(lambda c: execute(c, SQL["resume_queue"], {"name": name}))
+
+    async def all(self) -> list[Queue]:
+        found = await self._connections.read(lambda c: execute(c, SQL["list_queues"], {}))
+        return [Queue(row[0], from_microseconds(row[1]), row[2], row[3]) for row in found]
+
+
+class SqliteUpkeep:
+    def __init__(
+        self, connections: Connections, clock: Clock, *, partitions: int, schema: int
+    ) -> None:
+        self._connections = connections
+        self._clock = clock
+        self._partitions = partitions
+        self._schema = schema
+        self.listening = False  # set by the store while its listener runs
+
+    async def prune(self, *, keep: float | None, limit: int) -> int:
+        if keep is None:
+            return 0
+        values: Values = {
+            "before": store_now(self._clock) - round(keep * 1_000_000),
+            "limit": limit,
+        }
+        find, delete_attempts, delete_history = SQL["prune_history"]
+
+        def look(connection: Connection) -> int | None:
+            return None if connection.execute(find, values).fetchone() else 0
+
+        def run(connection: Connection) -> int:
+            connection.execute(delete_attempts, values)
+            return connection.execute(delete_history, values).rowcount
+
+        # Batch after batch, each a transaction of its own, until there is nothing left.
+        pruned = 0
+        while (count := await self._connections.transact(run, look=look)) > 0:
+            pruned += count
+        return pruned
+
+    async def grade(self) -> Grade:
+        now = store_now(self._clock)
+        # Of the writer: how safe a commit is, is a matter of its connection.
+        synchronous, journal = await self._connections.transact(_read_modes, look=_read_modes)
+        jobs = await self._connections.read(lambda c: execute(c, SQL["grade_jobs"], {"now": now}))
+        live, ready, dead, age = jobs[0]
+        durability, durable = _durability(synchronous, journal)
+        return Grade(
+            engine="SQLite",
+            version=sqlite3.sqlite_version,
+            durability=durability,
+            durable=durable,
+            pooler="none",
+            listening=self.listening,
+            schema=self._schema,
+            partitions=self._partitions,
+            oldest_transaction=None,
+            oldest_transaction_by=None,
+            dead_tuples=None,
+            live_jobs=live,
+            ready_jobs=ready,
+            dead_jobs=dead,
+            queue_age=age,
+            history_days_ahead=None,
+            clock_offset=0.0,
+        )
+
+
+def _read_modes(connection: Connection) -> tuple[int, str]:
+    synchronous = connection.execute("PRAGMA synchronous").fetchone()[0]
+    return int(synchronous), str(connection.execute("PRAGMA journal_mode").fetchone()[0])
+
+
+def _durability(synchronous: int, journal: str) -> tuple[str, bool]:
+    """In words, and whether an acknowledgement survives a power cut."""
+    if journal == "memory":
+        return "none: in memory, gone with this process", False
+    if synchronous < 2:
+        return (
+            f"weak: synchronous is {synchronous}, a crash may lose the last acknowledgements",
+            False,
+        )
+    return f"local: in a file on this machine, flushed at every commit (journal {journal})", True

@@ -1,0 +1,421 @@
+"""What users type."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from foliot import Exponential, Fixed, Foliot, FoliotError, JobState, Priority, Retry, current_job
+from foliot.errors import Cancel, InvalidValue, JobCancelled, JobFailed, ResultTimeout, UnknownJob
+
+StartWorker = Callable[[], None]
+
+
+def test_a_decorated_function_is_still_a_function(app: Foliot) -> None:
+    @app.job
+    def add(a: int, b: int = 1) -> int:
+        """Adds."""
+        return a + b
+
+    assert add(1, b=2) == 3
+    assert add.__doc__ == "Adds."
+    assert add.__name__ == "add"
+
+
+def test_a_job_runs_and_its_result_comes_back(app: Foliot, start_worker: StartWorker) -> None:
+    @app.job
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    @app.job(queue="other")
+    def multiply(a: int, *, b: int = 10) -> int:
+        return a * b
+
+    start_worker()
+    assert add.submit(1, b=2).result(timeout=20) == 3
+    assert multiply.submit(4).result(timeout=20) == 40
+    assert multiply.submit(4, b=5).result(timeout=20) == 20
+
+
+def test_results_come_back_in_the_type_of_the_annotation(
+    app: Foliot, start_worker: StartWorker
+) -> None:
+    @app.job
+    async def tomorrow(day: datetime) -> datetime:
+        return day + timedelta(days=1)
+
+    start_worker()
+    day = datetime(2026, 11, 18, tzinfo=UTC)
+    assert tomorrow.submit(day).result(timeout=20) == day + timedelta(days=1)
+
+
+def test_async_twins_do_the_same(app: Foliot, start_worker: StartWorker) -> None:
+    @app.job
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    start_worker()
+
+    async def main() -> None:
+        handle = await add.asubmit(1, 2)
+        assert await handle.aresult(timeout=20) == 3
+        assert await handle.astatus() is JobState.SUCCEEDED
+        assert (await handle.ajob()).attempt == 1
+        many = await app.asubmit_many([add.prepare(n, n) for n in range(10)])
+        assert await many[9].aresult(timeout=20) == 18
+        assert await (await add.options(delay=60).asubmit(1, 1)).acancel() is JobState.CANCELLED
+
+    asyncio.run(main())
+
+
+def test_submit_many_keeps_order_and_results(app: Foliot, start_worker: StartWorker) -> None:
+    @app.job
+    async def double(n: int) -> int:
+        return 2 * n
+
+    handles = app.submit_many(double.prepare(n) for n in range(500))
+    ids = [handle.id for handle in handles]
+    assert ids == sorted(ids)
+    start_worker()
+    assert [handle.result(timeout=20) for handle in handles] == [2 * n for n in range(500)]
+    assert app.submit_many([]) == []
+
+
+def test_a_delayed_job_waits_for_its_time(app: Foliot, start_worker: StartWorker) -> None:
+    @app.job
+    async def when() -> float:
+        return datetime.now(UTC).timestamp()
+
+    start_worker()
+    run_at = datetime.now(UTC) + timedelta(seconds=0.5)
+    handle = when.options(run_at=run_at).submit()
+    assert handle.status() is JobState.SCHEDULED
+    assert handle.result(timeout=20) >= run_at.timestamp()
+    assert when.options(delay=timedelta(milliseconds=10)).submit().result(timeout=20)
+
+
+def test_a_key_stands_for_one_live_job(app: Foliot, start_worker: StartWorker) -> None:
+    @app.job
+    async def ship(order: int) -> int:
+        return order
+
+    keyed = ship.options(key="order-42")
+    first, second = keyed.submit(42), keyed.submit(43)
+    assert first.id == second.id
+    start_worker()
+    assert second.result(timeout=20) == 42
+    assert keyed.submit(44).id != first.id
+
+
+def test_higher_priority_goes_first(app: Foliot, start_worker: StartWorker) -> None:
+    order: list[int] = []
+
+    @app.job
+    def note(n: int) -> None:
+        order.append(n)
+
+    handles = [note.options(priority=p).submit(p) for p in (9, Priority.LOW, Priority.HIGH, 0)]
+    start_worker()
+    for handle in handles:
+        handle.result(timeout=20)
+    assert sorted(order) == [0, 1, 3, 9]
+
+
+def test_a_failing_job_is_retried_and_succeeds(app: Foliot, start_worker: StartWorker) -> None:
+    @app.job(retry=Fixed(0.01))
+    async def third_time() -> int:
+        if current_job().attempt < 3:
+            raise ConnectionError("not yet")
+        return current_job().attempt
+
+    start_worker()
+    assert third_time.submit().result(timeout=20) == 3
+
+
+def test_a_job_that_never_works_ends_dead_with_its_error(
+    app: Foliot, start_worker: StartWorker
+) -> None:
+    @app.job(max_attempts=2, retry=Exponential(first=0.01, cap=0.02))
+    async def never() -> None:
+        raise ValueError("no and no\0 again")
+
+    start_worker()
+    handle = never.submit()
+    with pytest.raises(JobFailed, match="ValueError: no and no") as failed:
+        handle.result(timeout=20)
+    assert failed.value.state == "dead"
+    job = handle.job()
+    assert (job.state, job.attempt, job.reason) == (JobState.DEAD, 2, "failed")
+
+
+def test_a_handler_may_ask_for_a_retry_or_for_its_end(
+    app: Foliot, start_worker: StartWorker
+) -> None:
+    @app.job
+    async def polite() -> int:
+        if current_job().attempt == 1:
+            raise Retry(after=0.01)
+        raise Cancel("nothing to do")
+
+    start_worker()
+    handle = polite.submit()
+    with pytest.raises(JobCancelled, match="nothing to do"):
+        handle.result(timeout=20)
+    assert handle.job().attempt == 2
+
+
+class Broken(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("even my text fails")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        SystemExit(3),
+        KeyboardInterrupt(),
+        RecursionError(),
+        Broken(),
+        ExceptionGroup("both", [ValueError("a")]),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_whatever_a_handler_raises_is_a_failed_attempt(
+    app: Foliot, start_worker: StartWorker, error: BaseException
+) -> None:
+    @app.job(max_attempts=1)
+    async def bad() -> None:
+        raise error
+
+    @app.job
+    async def good() -> str:
+        return "still here"
+
+    start_worker()
+    with pytest.raises(JobFailed):
+        bad.submit().result(timeout=20)
+    assert good.submit().result(timeout=20) == "still here"
+
+
+@pytest.mark.parametrize("result", [object(), {1, 2, object()}, "x" * 300_000])
+def test_a_result_that_cannot_be_kept_is_a_failure(
+    app: Foliot, start_worker: StartWorker, result: Any
+) -> None:
+    @app.job(max_attempts=1)
+    async def produce() -> Any:
+        return result
+
+    start_worker()
+    with pytest.raises(JobFailed):
+        produce.submit().result(timeout=20)
+
+
+def test_a_job_past_its_timeout_fails(app: Foliot, start_worker: StartWorker) -> None:
+    @app.job(max_attempts=1, timeout=0.1)
+    async def slow() -> None:
+        await asyncio.sleep(60)
+
+    @app.job(max_attempts=1, timeout=0.1)
+    def stuck() -> None:
+        release.wait(60)
+
+    release = threading.Event()
+    start_worker()
+    for handle in (slow.submit(), stuck.submit()):
+        with pytest.raises(JobFailed, match="timeout"):
+            handle.result(timeout=20)
+        assert handle.job().reason == "timed_out"
+    release.set()
+
+
+def test_cancel_ends_a_waiting_and_a_running_job(app: Foliot, start_worker: StartWorker) -> None:
+    @app.job
+    async def forever() -> None:
+        await asyncio.sleep(3600)
+
+    waiting = forever.options(delay=3600).submit()
+    assert waiting.cancel() is JobState.CANCELLED
+    assert waiting.cancel() is JobState.CANCELLED
+    start_worker()
+    running = forever.submit()
+    while running.status() is not JobState.RUNNING:
+        pass
+    assert running.cancel() is JobState.RUNNING
+    with pytest.raises(JobCancelled, match="requested"):
+        running.result(timeout=20)
+
+
+def test_waiting_for_a_result_may_take_long_enough(app: Foliot) -> None:
+    @app.job
+    async def nobody_runs_me() -> None: ...
+
+    handle = nobody_runs_me.submit()
+    with pytest.raises(ResultTimeout, match="still ready"):
+        handle.result(timeout=0.05)
+    with pytest.raises(TimeoutError):
+        handle.result(timeout=0)
+
+
+def test_a_handle_can_be_made_again_from_its_id(app: Foliot) -> None:
+    @app.job
+    async def work() -> None: ...
+
+    handle = work.submit()
+    assert app.get(handle.id).status() is JobState.READY
+    with pytest.raises(UnknownJob):
+        app.get(app.ids.job()).status()
+    with pytest.raises(InvalidValue, match="is not a job's id"):
+        app.get("42")
+
+
+def test_a_forked_child_submits_for_itself(app: Foliot) -> None:
+    @app.job
+    async def work(n: int) -> None: ...
+
+    first = work.submit(1)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(writer, work.submit(2).id.encode())
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    second = os.read(reader, 100).decode()
+    assert second != first.id
+    assert app.get(second).status() is JobState.READY
+
+
+def test_current_job_is_only_there_inside_a_job() -> None:
+    with pytest.raises(FoliotError, match="outside a job"):
+        current_job()
+
+
+class TestBadInput:
+    """Refused when it is given, with the field, the value and an example."""
+
+    def test_arguments_that_do_not_fit(self, app: Foliot) -> None:
+        @app.job
+        def add(a: int, b: int) -> int:
+            return a + b
+
+        call: Any = add
+        for wrong in (
+            lambda: call.submit(1),
+            lambda: call.submit(1, 2, 3),
+            lambda: call.submit(1, c=3),
+            lambda: call.submit("1", 2),
+            lambda: call.submit(1.5, 2),
+            lambda: call.submit(None, 2),
+            lambda: call.submit(object(), 2),
+        ):
+            with pytest.raises(
+                InvalidValue, match=r"add\(\) cannot be called like this.*\(a: int, b: int\)"
+            ):
+                wrong()
+
+    def test_arguments_that_are_too_large(self, app: Foliot) -> None:
+        @app.job
+        def keep(text: str) -> None: ...
+
+        with pytest.raises(InvalidValue, match=r"more than limits.payload"):
+            keep.submit("x" * 300_000)
+
+    def test_arguments_that_refer_to_themselves(self, app: Foliot) -> None:
+        @app.job
+        def keep(value: Any) -> None: ...
+
+        loop: list[Any] = []
+        loop.append(loop)
+        with pytest.raises(InvalidValue, match="cannot be called"):
+            keep.submit(loop)
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"delay": -1}, "delay: -1 is not a number of seconds"),
+            ({"delay": float("nan")}, "delay: nan"),
+            ({"delay": "soon"}, "delay: 'soon'"),
+            ({"delay": True}, "delay: True"),
+            ({"run_at": datetime(2027, 1, 1)}, "has no time zone"),  # noqa: DTZ001
+            ({"run_at": "2027-01-01"}, "run_at: '2027-01-01' is not a datetime"),
+            ({"run_at": datetime(9999, 1, 1, tzinfo=UTC)}, "is not between 1970 and 2999"),
+            ({"run_at": datetime(2027, 1, 1, tzinfo=UTC), "delay": 3}, "cannot be given together"),
+            ({"priority": 10}, "priority: 10 is not a whole number from 0 to 9"),
+            ({"priority": 1.5}, "priority: 1.5"),
+            ({"priority": True}, "priority: True"),
+            ({"key": ""}, "key: '' is not printable text"),
+            ({"key": "a\0b"}, "key"),
+            ({"key": "x" * 513}, "key"),
+            ({"key": 42}, "key: 42"),
+            ({"prioritty": 1}, "'prioritty' is not an option"),
+        ],
+    )
+    def test_options(self, app: Foliot, options: Any, message: str) -> None:
+        @app.job
+        def work() -> None: ...
+
+        with pytest.raises(InvalidValue) as refused:
+            work.options(**options)
+        assert message in str(refused.value)
+        assert isinstance(refused.value, ValueError)
+
+    @pytest.mark.parametrize(
+        ("options", "field"),
+        [
+            ({"kind": "a b"}, "kind"),
+            ({"queue": "../x"}, "queue"),
+            ({"queue": ""}, "queue"),
+            ({"priority": -1}, "priority"),
+            ({"max_attempts": 0}, "max_attempts"),
+            ({"max_attempts": 10**6}, "max_attempts"),
+            ({"timeout": 0}, "timeout"),
+            ({"timeout": float("inf")}, "timeout"),
+            ({"retry": 3}, "retry"),
+        ],
+    )
+    def test_definitions(self, app: Foliot, options: Any, field: str) -> None:
+        def work() -> None: ...
+
+        with pytest.raises(InvalidValue) as refused:
+            app.job(**options)(work)
+        assert refused.value.field == field
+
+    def test_parameters_without_names(self, app: Foliot) -> None:
+        def many(*items: str) -> None: ...
+
+        with pytest.raises(InvalidValue, match="must be named"):
+            app.job(many)
+
+    def test_two_functions_of_one_kind(self, app: Foliot) -> None:
+        @app.job(kind="work")
+        def one() -> None: ...
+
+        with pytest.raises(InvalidValue, match=r"is the name of .*one already"):
+
+            @app.job(kind="work")
+            def other() -> None: ...
+
+    def test_something_else_than_prepared_calls(self, app: Foliot) -> None:
+        @app.job
+        def work() -> None: ...
+
+        calls: Any = [work.prepare(), "work"]
+        with pytest.raises(
+            InvalidValue, match=r"submit_many\(\)\[1\]: 'work' is not a prepared call"
+        ):
+            app.submit_many(calls)
+
+    @pytest.mark.parametrize("timeout", [-1, "3", True, float("nan")])
+    def test_a_timeout_that_is_none(self, app: Foliot, timeout: Any) -> None:
+        @app.job
+        def work() -> None: ...
+
+        with pytest.raises(InvalidValue, match="timeout"):
+            work.submit().result(timeout=timeout)

@@ -1,0 +1,88 @@
+"""What the pages show works: code is run as it stands, commands are typed as they stand."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md")])
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE_NAME = re.compile(r"# (\w+\.py)\n")
+LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)[^)]*\)")
+
+
+def blocks(page: Path) -> Iterator[tuple[str, str]]:
+    for match in BLOCK.finditer(page.read_text("utf-8")):
+        yield match[1], match[2]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
+    bin = Path(sys.executable).parent
+    environment = {**os.environ, "PATH": f"{bin}:{os.environ['PATH']}", "PYTHONPATH": str(tmp_path)}
+    environment.pop("FOLIOT_URL", None)
+    workers = []
+    try:
+        for language, text in blocks(page):
+            if language == "python":
+                name = FILE_NAME.match(text)
+                assert name, f"a block of {page.name} does not start with its file name"
+                (tmp_path / name[1]).write_text(text)
+                compile(text, name[1], "exec")
+            elif language == "console":
+                for line in text.splitlines():
+                    command = line.removeprefix("$ ").split()
+                    if command[:2] == ["foliot", "worker"]:
+                        workers.append(subprocess.Popen(command, cwd=tmp_path, env=environment))
+                        continue
+                    done = subprocess.run(
+                        command,
+                        cwd=tmp_path,
+                        env=environment,
+                        capture_output=True,
+                        timeout=60,
+                        check=False,
+                    )
+                    assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
+    finally:
+        for worker in workers:
+            worker.terminate()
+        for worker in workers:
+            worker.wait(30)
+
+
+@pytest.mark.parametrize(
+    "page", [*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name
+)
+def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
+    missing = [
+        link for link in LINK.findall(page.read_text("utf-8")) if not (page.parent / link).exists()
+    ]
+    assert not missing
+
+
+def test_the_configuration_page_is_current() -> None:
+    script = ROOT / "tools" / "configuration_page.py"
+    subprocess.run([sys.executable, script, "--check"], check=True)
+
+
+def test_files_named_by_the_architecture_page_exist() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    package = ROOT / "src" / "foliot"
+    named = {
+        name
+        for name in re.findall(r"`([\w/]+\.(?:py|sql))`", text)
+        if "/" in name or name == "commands.py"
+    }
+    places = {name: [ROOT / name, package / name] for name in named}
+    assert named
+    assert not [
+        name for name, options in places.items() if not any(path.exists() for path in options)
+    ]

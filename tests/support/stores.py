@@ -1,0 +1,246 @@
+"""Stores to test: where each kind comes from, and one as tests use it, with short words for what they do often."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+import psycopg
+
+from foliot.clock import Clock
+from foliot.config import StoreSettings
+from foliot.ids import SLOTS, Ids, JobId, SessionId, partition_of
+from foliot.model.job import Attempt, ClaimedJob, End, Job, JobState, NewJob, Outcome
+from foliot.model.lane import lane_of
+from foliot.model.session import NewSession
+from foliot.store.open import open_store, upgrade_store
+from foliot.store.port import Reaped, Share, Store
+from foliot.testing.clock import ManualClock
+from foliot.testing.postgres import TemporaryPostgres
+from support.proxy import RotatingPooler
+
+LEASE = 30.0
+LOSS_LIMIT = 3
+PARTITION = 5  # not the first, so that a forgotten partition shows
+
+# Every row that a transaction changes in a hot table must be of one partition.
+_ONE_PARTITION = """
+CREATE FUNCTION public.stay_in_one_partition() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    here text := CASE TG_OP WHEN 'DELETE' THEN OLD.partition ELSE NEW.partition END;
+    seen text := nullif(current_setting('foliot_test.partition', true), '');
+BEGIN
+    IF seen IS NULL THEN
+        PERFORM set_config('foliot_test.partition', here, true);
+    ELSIF seen <> here THEN
+        RAISE EXCEPTION 'one transaction touches the partitions % and %', seen, here;
+    END IF;
+    RETURN CASE TG_OP WHEN 'DELETE' THEN OLD ELSE NEW END;
+END $$;
+CREATE TRIGGER one_partition BEFORE INSERT OR UPDATE OR DELETE ON foliot.jobs
+    FOR EACH ROW EXECUTE FUNCTION public.stay_in_one_partition();
+CREATE TRIGGER one_partition BEFORE INSERT OR UPDATE OR DELETE ON foliot.history
+    FOR EACH ROW EXECUTE FUNCTION public.stay_in_one_partition();
+CREATE TRIGGER one_partition BEFORE INSERT OR UPDATE OR DELETE ON foliot.dead
+    FOR EACH ROW EXECUTE FUNCTION public.stay_in_one_partition();
+CREATE TRIGGER one_partition BEFORE INSERT OR UPDATE OR DELETE ON foliot.attempts
+    FOR EACH ROW EXECUTE FUNCTION public.stay_in_one_partition();
+"""
+
+
+class Place(msgspec.Struct, frozen=True):
+    """An empty store with its schema, not opened yet."""
+
+    engine: str
+    settings: StoreSettings
+    direct: str  # its address without pooler
+
+
+class Databases:
+    """A PostgreSQL server with one template for each number of partitions; each test gets a copy."""
+
+    def __init__(self, server: TemporaryPostgres) -> None:
+        self.server = server
+        self._numbers = itertools.count(1)
+        self._templates: set[str] = set()
+
+    async def template(self, partitions: int) -> str:
+        name = f"template_{partitions}"
+        if name not in self._templates:
+            url = self.server.create_database(name)
+            await upgrade_store(StoreSettings(url=url), partitions=partitions)
+            if partitions > 1:
+                with psycopg.connect(url) as connection:
+                    connection.execute(_ONE_PARTITION)
+            self._templates.add(name)
+        return name
+
+    @contextmanager
+    def copy(self, template: str) -> Iterator[str]:
+        """The name of a new database."""
+        name = f"test_{next(self._numbers)}"
+        self.server.create_database(name, template)
+        try:
+            yield name
+        finally:
+            self.server.drop_database(name)
+
+
+@asynccontextmanager
+async def sqlite_place(directory: Path, *, partitions: int) -> AsyncIterator[Place]:
+    settings = StoreSettings(url=f"sqlite:///{directory / 'foliot.db'}")
+    await upgrade_store(settings, partitions=partitions)
+    yield Place("sqlite", settings, settings.url)
+
+
+@asynccontextmanager
+async def postgres_place(databases: Databases, *, partitions: int) -> AsyncIterator[Place]:
+    with databases.copy(await databases.template(partitions)) as name:
+        url = databases.server.url(name)
+        yield Place("postgres", StoreSettings(url=url), url)
+
+
+@asynccontextmanager
+async def pooled_place(
+    databases: Databases, pooler: RotatingPooler, *, partitions: int
+) -> AsyncIterator[Place]:
+    with databases.copy(await databases.template(partitions)) as name:
+        settings = StoreSettings(url=pooler.url(name))
+        yield Place("postgres", settings, databases.server.url(name))
+
+
+class Opener(Protocol):
+    async def __call__(self) -> Store: ...
+
+
+class World:
+    """One store, its clock, and the job `echo` in the queue `default` of one partition, unless said otherwise."""
+
+    def __init__(self, place: Place, store: Store, clock: ManualClock, ids: Ids) -> None:
+        self.place = place
+        self.store = store
+        self.clock = clock
+        self.ids = ids
+        self.partition = min(PARTITION, store.partitions - 1)
+        self._others: list[Store] = []
+
+    async def another_store(self, clock: Clock | None = None) -> Store:
+        """A second one on the same data, as another process would have it."""
+        store = await open_store(self.place.settings, clock=clock or self.clock, ids=self.ids)
+        self._others.append(store)
+        return store
+
+    async def close(self) -> None:
+        for store in (*self._others, self.store):
+            await store.close()
+
+    def after(self, seconds: float) -> datetime:
+        return self.clock.now() + timedelta(seconds=seconds)
+
+    def new_job(self, partition: int | None = None, **fields: object) -> NewJob:
+        where = self.partition if partition is None else partition
+        # The last slot of the partition: one off in the routing, and it is in the next.
+        slot = -(-(where + 1) * SLOTS // self.store.partitions) - 1
+        id = self.ids.job(slot)
+        assert partition_of(id, self.store.partitions) == where
+        queue = str(fields.get("queue", "default"))
+        given = {"kind": "echo", "payload": b"{}", "lane": lane_of(queue).number, **fields}
+        return NewJob(id, **given)  # type: ignore[arg-type]
+
+    async def submit(self, *jobs: NewJob, **fields: object) -> JobId:
+        """One job of these fields, or these jobs; the first one's id."""
+        batch = jobs or (self.new_job(**fields),)
+        return (await self.store.jobs.submit(self.partition, batch))[0]
+
+    async def submit_many(self, count: int, **fields: object) -> list[JobId]:
+        batch = [self.new_job(**fields) for _ in range(count)]
+        return await self.store.jobs.submit(self.partition, batch)
+
+    async def open_session(self, *, lease: float = LEASE, duties: bool = False) -> SessionId:
+        id = self.ids.session()
+        session = NewSession(
+            id=id, host="here", pid=1, version="0", queues=(), kinds=("echo",), duties=duties
+        )
+        await self.store.sessions.open(session, lease=lease)
+        return id
+
+    async def claim(
+        self, session: SessionId, room: int = 100, *, queues: Sequence[str] = ("default",)
+    ) -> list[ClaimedJob]:
+        shares = [Share(lane_of(queue), room) for queue in queues]
+        cycle = await self.store.jobs.finish_and_claim(
+            self.partition, session, shares=shares, room=room
+        )
+        assert cycle.refused == []
+        return cycle.claimed
+
+    async def run(self, session: SessionId, **fields: object) -> ClaimedJob:
+        """A new job that the session has claimed."""
+        id = await self.submit(**fields)
+        [job] = await self.claim(session, 1, queues=[str(fields.get("queue", "default"))])
+        assert job.id == id
+        return job
+
+    async def finish(self, session: SessionId, *outcomes: Outcome) -> list[JobId]:
+        """The ids that were refused."""
+        cycle = await self.store.jobs.finish_and_claim(self.partition, session, outcomes=outcomes)
+        assert cycle.claimed == []
+        return cycle.refused
+
+    async def end(
+        self, session: SessionId, job: ClaimedJob, end: End = End.SUCCEED, **fields: object
+    ) -> None:
+        """Must be accepted."""
+        outcome = Outcome(job.id, job.fence, end, **fields)  # type: ignore[arg-type]
+        assert await self.finish(session, outcome) == []
+
+    async def cancel(self, *ids: JobId) -> dict[JobId, JobState]:
+        return await self.store.jobs.cancel(self.partition, ids)
+
+    async def admit(self, limit: int = 100) -> list[int]:
+        return await self.store.jobs.admit(self.partition, limit=limit)
+
+    async def reap(
+        self, *sessions: SessionId, limit: int = 100, loss_limit: int = LOSS_LIMIT
+    ) -> Reaped:
+        return await self.store.jobs.reap(
+            self.partition, sessions, limit=limit, loss_limit=loss_limit
+        )
+
+    def beat(self, session: SessionId, *executing: JobId, lease: float = LEASE) -> bool:
+        heart = self.store.sessions.heart(session, lease=lease)
+        try:
+            return heart.extend(executing)
+        finally:
+            heart.close()
+
+    def expire(self) -> None:
+        """No session that lives now will have, unless it is extended."""
+        self.clock.advance(LEASE + 1)
+
+    async def get(self, id: JobId) -> Job:
+        job = await self.store.jobs.get(id)
+        assert job is not None, f"{id} is gone"
+        return job
+
+    async def state(self, id: JobId) -> JobState:
+        return (await self.get(id)).state
+
+    async def attempts(self, id: JobId) -> list[Attempt]:
+        return await self.store.jobs.attempts(id)
+
+
+@asynccontextmanager
+async def open_world(place: Place, clock: ManualClock, *, size: int = 4) -> AsyncIterator[World]:
+    ids = Ids(clock=clock, seed=1)
+    store = await open_store(place.settings, clock=clock, ids=ids, size=size)
+    world = World(place, store, clock, ids)
+    try:
+        yield world
+    finally:
+        await world.close()
