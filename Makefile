@@ -35,8 +35,8 @@ check: venv ## lint, formatting, types, import rules
 	@said=$$($(BIN)/lint-imports --no-logo 2>&1) || { echo "$$said"; exit 1; }
 
 bench: venv ## throughput and latency on a PostgreSQL of its own (ARGS="--processes 2")
-	@for what in drain submit latency; do \
-	  $(BIN)/python -m foliot.testing.postgres -- $(BIN)/foliot bench $$what $(ARGS) || exit 1; \
+	@for what in "drain --floor" submit latency; do \
+	  $(BIN)/python -m foliot.testing.postgres --durable -- $(BIN)/foliot bench $$what $(ARGS) || exit 1; \
 	done
 
 sim: venv ## long simulations under seeded faults; minutes, not part of test

@@ -12,7 +12,9 @@ import asyncio
 import logging
 import os
 import socket
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -31,6 +33,7 @@ from foliot.worker.heartbeat import Heartbeat
 from foliot.worker.service import Worker
 
 log = logging.getLogger("foliot.process")
+T = TypeVar("T")
 
 
 class Role(msgspec.Struct, frozen=True):
@@ -42,8 +45,18 @@ class Role(msgspec.Struct, frozen=True):
 
 
 class Process:
-    def __init__(self, role: Role, settings: Settings, *, clock: Clock, ids: Ids) -> None:
+    def __init__(
+        self,
+        role: Role,
+        settings: Settings,
+        *,
+        clock: Clock,
+        ids: Ids,
+        on_live: Callable[[], None] | None = None,
+    ) -> None:
+        """`on_live` is called whenever a session has been opened."""
         self._role = role
+        self._on_live = on_live or _nothing
         self._settings = settings
         self._clock = clock
         self._ids = ids
@@ -61,7 +74,6 @@ class Process:
             return
         try:
             await store.listen(self._hear)
-            await self._admit_known_kinds(store)
             while not self._stop.is_set():
                 await self._live(store)
         finally:
@@ -75,8 +87,8 @@ class Process:
         size = self._settings.store.pool + self._settings.worker.in_flight
         while not self._stop.is_set():
             try:
-                return await open_store(
-                    self._settings.store, clock=self._clock, ids=self._ids, size=size
+                return await self._unless_stopped(
+                    open_store(self._settings.store, clock=self._clock, ids=self._ids, size=size)
                 )
             except StoreUnavailable as error:
                 log.warning("the store is not there yet, trying again: %s", error)
@@ -86,30 +98,40 @@ class Process:
     async def _live(self, store: Store) -> None:
         life = Life(store, self._role, self._settings, clock=self._clock, ids=self._ids)
         try:
-            await life.open()
-        except StoreUnavailable as error:
-            log.warning("no session could be opened, trying again: %s", error)
+            # A session that takes its whole lease to open is worth nothing.
+            async with asyncio.timeout(self._settings.worker.lease):
+                await self._unless_stopped(life.open())
+        except (StoreUnavailable, TimeoutError) as error:
+            log.warning("no session could be opened, trying again: %s", str(error) or "no answer")
             await self._pause(1.0)
             return
+        if not life.opened:
+            return
         self._life, self.session = life, life.session
+        self._on_live()
         try:
             await life.live(self._stop)
         finally:
             self._life = None
 
-    async def _admit_known_kinds(self, store: Store) -> None:
-        """What was held because nobody knew its kind, now that we do."""
-        if self._role.registry is None:
-            return
-        for partition in range(store.partitions):
-            try:
-                await store.jobs.admit_kinds(partition, self._role.registry.kinds)
-            except StoreUnavailable as error:
-                log.warning("held jobs were not looked at: %s", error)
+    async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """Its result; None if we are told to stop first, for a store may take for ever to answer."""
+        task = asyncio.ensure_future(work)
+        stop = asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait([task, stop], return_when=asyncio.FIRST_COMPLETED)
+            return task.result() if task.done() else None
+        finally:
+            stop.cancel()
+            task.cancel()
+            await asyncio.wait([task, stop], timeout=_FAREWELL)
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stop.wait(), self._ids.jitter(seconds, 0.5))
+
+
+_FAREWELL = 1.0  # seconds that a call to a store that does not answer gets to end
 
 
 class Life:
@@ -126,6 +148,7 @@ class Life:
         self._ids = ids
         self._lost = asyncio.Event()
         self._heartbeat: Heartbeat | None = None
+        self.opened = False
         self._watch = Watch(store, clock=clock, ids=ids, poll=settings.worker.poll, see=self._see)
         self._worker = self._make_worker()
         self._scheduler = self._make_scheduler()
@@ -142,17 +165,20 @@ class Life:
             kinds=kinds,
             duties=self._role.duties,
         )
+        asked = self._clock.monotonic()
         await self._store.sessions.open(session, lease=own.lease)
         self._heartbeat = Heartbeat(
             self._store.sessions.heart(self.session, lease=own.lease),
             self._clock,
+            opened=asked,
             lease=own.lease,
             beat=own.beat,
             executing=self._worker.executing if self._worker else list,
-            on_lost=self._lost.set,
+            on_lost=self._lose,
             on_beat=self._worker.beat if self._worker else _nothing,
         )
         self._heartbeat.start()
+        self.opened = True
 
     async def live(self, stop: asyncio.Event) -> None:
         """Until `stop` is set, or the session is lost."""
@@ -167,8 +193,15 @@ class Life:
         finally:
             for task in (*ends, work):
                 task.cancel()
-            await asyncio.gather(*ends, work, return_exceptions=True)
+            # Not for ever: a call to a store that does not answer ends when it likes.
+            await asyncio.wait([*ends, work], timeout=_FAREWELL)
             await self._close()
+
+    def _lose(self) -> None:
+        """What runs belongs to others: stop it before anything else."""
+        if self._worker is not None:
+            self._worker.abandon()
+        self._lost.set()
 
     def hear(self, wake: Wake) -> None:
         if self._worker is not None:
@@ -194,17 +227,16 @@ class Life:
         await asyncio.gather(stopping, lost, return_exceptions=True)
 
     async def _stop_in_order(self) -> None:
+        # The duties last: as long as this session lives, others count on it to do its share of them.
+        if self._worker is not None:
+            await self._worker.stop(self._settings.worker.grace)
         if self._scheduler is not None:
             try:
                 await self._scheduler.stop()
             except StoreUnavailable as error:
                 log.warning("the partitions were not handed over: %s", error)
-        if self._worker is not None:
-            await self._worker.stop(self._settings.worker.grace)
 
     async def _close(self) -> None:
-        if self._lost.is_set() and self._worker is not None:
-            self._worker.abandon()
         if self._heartbeat is not None:
             await self._heartbeat.stop()
         if self._worker is not None:

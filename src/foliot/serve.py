@@ -1,6 +1,7 @@
 """Running a Process as the program: its event loop, its signals, its exit.
 
-The first SIGTERM or SIGINT stops in good order, the second ends the program at once.
+The first SIGTERM or SIGINT stops in good order, the second ends the program at once. A program that was started by
+a supervisor also stops when that is gone.
 """
 
 from __future__ import annotations
@@ -9,9 +10,12 @@ import asyncio
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 
 try:
     import uvloop
@@ -25,12 +29,17 @@ from foliot.process import Process, Role
 
 log = logging.getLogger("foliot.process")
 _AT_ONCE = 130
+LIVING = b"1"  # what a process tells its supervisor when it has opened its first session
 
 
-def serve(role: Role, settings: Settings, *, clock: Clock, ids: Ids) -> None:
-    """Until told to stop. Threads that still run a job when it ends are left behind."""
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(_serve(role, settings, clock, ids))
+def serve(
+    role: Role, settings: Settings, *, clock: Clock, ids: Ids, parent: socket.socket | None = None
+) -> None:
+    """Until told to stop. What still runs a job when it ends is left behind. `parent` leads to the supervisor."""
+    runner = asyncio.Runner(loop_factory=loop_factory())
+    left_behind = runner.run(_serve(role, settings, clock, ids, parent))
+    if not left_behind:
+        runner.close()  # it waits for every task, and some never end
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -44,8 +53,17 @@ def leave_threads_behind() -> None:
     os._exit(0)
 
 
-async def _serve(role: Role, settings: Settings, clock: Clock, ids: Ids) -> None:
-    process = Process(role, settings, clock=clock, ids=ids)
+async def _serve(
+    role: Role, settings: Settings, clock: Clock, ids: Ids, parent: socket.socket | None
+) -> bool:
+    """Whether tasks are left that do not let themselves be cancelled."""
+    process = Process(
+        role,
+        settings,
+        clock=clock,
+        ids=ids,
+        on_live=None if parent is None else partial(_tell, parent),
+    )
     told = False
 
     def stop() -> None:
@@ -65,8 +83,37 @@ async def _serve(role: Role, settings: Settings, clock: Clock, ids: Ids) -> None
     )
     for number in handled:
         loop.add_signal_handler(number, stop)
+    watch = None if parent is None else loop.create_task(_outlive(parent, process))
     try:
         await process.run()
     finally:
+        if watch is not None:
+            watch.cancel()
         for number in handled:
             loop.remove_signal_handler(number)
+    return await _cancel_rest()
+
+
+async def _outlive(parent: socket.socket, process: Process) -> None:
+    """Stop when the supervisor is gone: nobody else would ever stop us."""
+    parent.settimeout(0)
+    with suppress(OSError):
+        await asyncio.get_running_loop().sock_recv(parent, 1)
+    log.error("the supervisor is gone: stopping")
+    process.stop()
+
+
+def _tell(parent: socket.socket) -> None:
+    """From now on, an exit is not the fault of a wrong app or setting."""
+    with suppress(OSError):
+        parent.send(LIVING)
+
+
+async def _cancel_rest() -> bool:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    if not tasks:
+        return False
+    _, pending = await asyncio.wait(tasks, timeout=1)
+    return bool(pending)

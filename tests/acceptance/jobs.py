@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from foliot import Cancel, Foliot, Retry, current_job
+from foliot import Cancel, Fixed, Foliot, Retry, current_job
 
 LOG_VARIABLE = "ACCEPTANCE_LOG"
 
@@ -49,6 +49,10 @@ def write(event: str) -> None:
         os.close(log)
 
 
+def is_open(gate: str) -> bool:
+    return Path(gate).exists()
+
+
 async def quick(number: int = 0) -> int:
     write("start")
     write("end")
@@ -65,52 +69,52 @@ async def nap(seconds: float) -> int:
     write("start")
     await asyncio.sleep(seconds)
     write("end")
-    return current_job().attempt
+    return current_job().fence
 
 
 async def gated(gate: str) -> int:
-    """Until the file is there. Its result says which attempt it was."""
+    """Until the file is there. Its result says which claim it was."""
     write("start")
     try:
-        while not await asyncio.to_thread(Path(gate).exists):
+        while not is_open(gate):  # noqa: ASYNC110 - opened by another process
             await asyncio.sleep(0.01)
     except asyncio.CancelledError:
         write("cancelled")
         raise
     write("end")
-    return current_job().attempt
+    return current_job().fence
 
 
 def gated_sync(gate: str) -> int:
     write("start")
-    while not Path(gate).exists():
+    while not is_open(gate):
         if current_job().cancelled:
             write("cancelled")
             raise Cancel("seen")
         time.sleep(0.01)
     write("end")
-    return current_job().attempt
+    return current_job().fence
 
 
 async def stubborn(gate: str) -> int:
     """Does not let itself be cancelled."""
     write("start")
-    while not Path(gate).exists():
+    while not is_open(gate):
         try:
             await asyncio.sleep(0.01)
         except asyncio.CancelledError:
             write("cancelled")
     write("end")
-    return current_job().attempt
+    return current_job().fence
 
 
 async def block(seconds: float) -> int:
     """Holds the whole event loop up, the first time."""
     write("start")
-    if current_job().attempt == 1:
-        time.sleep(seconds)
+    if current_job().fence == 1:
+        time.sleep(seconds)  # noqa: ASYNC251 - this is what it is for
     write("end")
-    return current_job().attempt
+    return current_job().fence
 
 
 async def poison(how: str) -> None:
@@ -121,15 +125,32 @@ async def poison(how: str) -> None:
     os._exit(int(how))
 
 
-async def doubtful() -> int:
-    """Ends its process the first time, and asks for a retry the second."""
+def forking() -> None:
+    """Leaves a process behind, in a worker while that lives, and ends its own otherwise."""
     write("start")
-    if current_job().attempt == 1:
-        os._exit(7)
-    if current_job().attempt == 2:
+    told, tell = os.pipe()
+    if os.fork() == 0:
+        write("forked")
+        os.write(tell, b"1")
+        time.sleep(600)
+        os._exit(0)
+    os.read(told, 1)
+    while current_job().fence == 1:
+        time.sleep(0.01)
+    os._exit(3)
+
+
+async def doubtful(gate: str) -> int:
+    """Waits for its end the first time, asks for a retry the second, and fails the third."""
+    fence = current_job().fence
+    if fence == 1:
+        return await gated(gate)
+    write("start")
+    if fence == 2:
         raise Retry(after=0.2, reason="not yet")
-    write("end")
-    return current_job().attempt
+    if fence == 3:
+        raise ValueError("not this time")
+    return fence
 
 
 def leave(code: int) -> None:
@@ -150,7 +171,8 @@ class Jobs:
         self.stubborn = self.app.job(stubborn)
         self.block = self.app.job(block)
         self.poison = self.app.job(poison)
-        self.doubtful = self.app.job(doubtful)
+        self.forking = self.app.job(forking)
+        self.doubtful = self.app.job(retry=Fixed(0.1))(doubtful)
         self.leave = self.app.job(max_attempts=1)(leave)
         self.hasty_sync = self.app.job(kind="hasty_sync", timeout=1)(gated_sync)
         if stranger:

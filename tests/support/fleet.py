@@ -20,7 +20,9 @@ from foliot import JobState
 from foliot.client.handle import Handle
 from foliot.config import StoreSettings
 from foliot.errors import StoreUnavailable
+from foliot.ids import JobId
 from foliot.model.job import Attempt, Job
+from foliot.model.session import Session
 from foliot.store.open import upgrade_store
 from foliot.store.port import Store
 
@@ -90,6 +92,11 @@ class WorkerProcess:
     def resume(self) -> None:
         self.signal(signal.SIGCONT)
 
+    def ask_to_stop(self) -> None:
+        """Returns when it has heard it."""
+        self.signal(signal.SIGTERM)
+        eventually(lambda: "stopping: " in self.log or not self.alive)
+
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
@@ -114,7 +121,7 @@ class Fleet:
         self.folder = folder
         self.settings = {**QUICKLY, **named(settings)}
         self.jobs = Jobs(url)
-        self.submitted: list[str] = []
+        self.submitted: list[JobId] = []
         self.workers: list[WorkerProcess] = []
         self._log = folder / "runs.jsonl"
 
@@ -152,19 +159,19 @@ class Fleet:
         self.workers.append(worker)
         return worker
 
-    def scale(self, count: int, *flags: str, **settings: str) -> list[WorkerProcess]:
-        return [self.start(*flags, **settings) for _ in range(count)]
+    def scale(self, count: int, *, url: str | None = None) -> list[WorkerProcess]:
+        return [self.start(url=url) for _ in range(count)]
 
-    def replace(self, worker: WorkerProcess, *flags: str, **settings: str) -> WorkerProcess:
+    def replace(self, worker: WorkerProcess) -> WorkerProcess:
         worker.kill()
-        return self.start(*flags, **settings)
+        return self.start()
 
     def submit(self, handle: Handle[T]) -> Handle[T]:
         """Remember what was submitted, for `check`."""
         self.submitted.append(handle.id)
         return handle
 
-    def submit_quick(self, count: int) -> list[str]:
+    def submit_quick(self, count: int) -> list[JobId]:
         calls = [self.jobs.quick.prepare(number) for number in range(count)]
         ids = [
             handle.id
@@ -192,6 +199,14 @@ class Fleet:
         )
         return found[count - 1]
 
+    def wait_for_starts(self, more: int = 1) -> None:
+        aim = len(self.events("start")) + more
+        eventually(lambda: len(self.events("start")) >= aim, what=self.logs)
+
+    def wait_until_named(self, count: int) -> None:
+        """The heartbeats name this many jobs as executing."""
+        eventually(lambda: sum(s.executing for s in self.sessions() if s.live) >= count)
+
     def wait_for_session(self, worker: WorkerProcess) -> None:
         eventually(lambda: self._live(worker.pid), what=self.logs)
 
@@ -199,7 +214,7 @@ class Fleet:
         """Every submitted job has ended."""
         eventually(lambda: not self.unfinished(), timeout=timeout, what=self._unfinished_text)
 
-    def unfinished(self) -> list[str]:
+    def unfinished(self) -> list[JobId]:
         counts = self.count()
         if not any(number for state, number in counts.items() if not state.final):
             return []
@@ -210,10 +225,24 @@ class Fleet:
         return self.ask(lambda store: store.jobs.count())
 
     def ended(self) -> list[Job]:
-        return self.ask(lambda store: store.jobs.ended(self.submitted))  # type: ignore[arg-type]
+        return self.ask(lambda store: store.jobs.ended(self.submitted))
 
-    def attempts(self, id: str) -> list[Attempt]:
-        return self.ask(lambda store: store.jobs.attempts(id))  # type: ignore[arg-type]
+    def attempts(self, id: JobId) -> list[Attempt]:
+        return self.ask(lambda store: store.jobs.attempts(id))
+
+    def sessions(self) -> list[Session]:
+        return self.ask(lambda store: store.sessions.all())
+
+    def beat_has_seen_all(self) -> bool:
+        """Whether every submitted job is claimed, and its session has beaten since."""
+        beats = {session.id: session.beat_at for session in self.sessions()}
+        jobs = [self.jobs.app.get(id).job() for id in self.submitted]
+        return all(
+            job.session in beats
+            and job.started_at is not None
+            and job.started_at < beats[job.session]
+            for job in jobs
+        )
 
     def ask(self, question: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
         portal = self.jobs.app._portal
@@ -230,8 +259,8 @@ class Fleet:
         assert not [id for id in self.submitted if id not in times], "lost, or not ended"
         assert not [id for id, number in times.items() if number > 1], "ended more than once"
         assert not [n for state, n in self.count().items() if n and not state.final], "left over"
-        last = {job.id: job for job in ended}
-        starts = defaultdict(list)
+        last: dict[str, Job] = {job.id: job for job in ended}
+        starts: dict[str, list[int]] = defaultdict(list)
         for event in self.events("start"):
             starts[event.job].append(event.fence)
         for id, fences in starts.items():
@@ -242,7 +271,7 @@ class Fleet:
 
     def check_all_succeeded(self) -> None:
         self.check()
-        others = [(job.id, job.state) for job in self.ended() if job.state is not "succeeded"]
+        others = [(job.id, job.state) for job in self.ended() if job.state != JobState.SUCCEEDED]
         assert not others, others
 
     def logs(self) -> str:
@@ -266,12 +295,11 @@ class Fleet:
         return recorded | ({job.fence} if job.state is JobState.CANCELLED else set())
 
     def _live(self, pid: int) -> bool:
-        sessions = self.ask(lambda store: store.sessions.all())
-        return any(session.pid == pid and session.live for session in sessions)
+        return any(session.pid == pid and session.live for session in self.sessions())
 
     def _unfinished_text(self) -> str:
         left = self.unfinished()
-        shown = [self.ask(lambda store, id=id: store.jobs.get(id)) for id in left[:3]]
+        shown = [self.jobs.app.get(id).job() for id in left[:3]]
         return f"{len(left)} unfinished, {self.count()}, first: {shown}\n{self.logs()}"
 
 

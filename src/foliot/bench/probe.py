@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-import msgspec
-
 from foliot.bench.probe_postgres import PostgresProbe
 from foliot.bench.probe_sqlite import SqliteProbe
 from foliot.bench.sizes import Sizes
@@ -65,12 +63,12 @@ class Probe(Protocol):
 
     def drop_twin(self) -> None: ...
 
+    def leave(self) -> None:
+        """Remove the bench's own jobs, and the room they took, and close."""
+        ...
+
     def close(self) -> None: ...
 
 
 def open_probe(url: str) -> Probe:
     return SqliteProbe(url) if url.startswith("sqlite:") else PostgresProbe(url)
-
-
-def as_columns(sizes: Sizes) -> dict[str, int | None]:
-    return msgspec.structs.asdict(sizes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any, Final, LiteralString
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import psycopg
 from psycopg import RawCursor, sql
@@ -14,6 +14,7 @@ from foliot.bench.jobs import KINDS, QUEUE
 from foliot.bench.sizes import Sizes
 from foliot.clock import SystemClock
 from foliot.errors import FoliotError, StoreUnavailable
+from foliot.ids import Ids
 from foliot.model.lane import lane_of
 from foliot.store.sql import load_statements
 
@@ -26,9 +27,9 @@ _NUMBER: Final[LiteralString] = "(convert_from(payload, 'UTF8')::json ->> 'n')::
 _BACKDROP: Final = """
 INSERT INTO foliot.jobs (partition, id, lane, rank, band, priority, max_attempts, state, namespace,
                          kind, queue, created_at, run_at, payload)
-SELECT g % p.count,
+SELECT g %% p.count,
        (lpad(to_hex((extract(epoch FROM now()) * 1000)::bigint), 12, '0')
-        || '7' || lpad(to_hex(g % p.count * 4096 / p.count), 3, '0')
+        || '7' || lpad(to_hex(g %% p.count * 4096 / p.count), 3, '0')
         || '8' || lpad(to_hex(g), 15, '0'))::uuid,
        %(lane)s, (extract(epoch FROM t.due) * 1000000)::bigint, 2, 2, 1, 'scheduled', 'default',
        %(kind)s, %(queue)s, now(), t.due, convert_to(rpad('{"n":0}', 100), 'UTF8')
@@ -98,16 +99,11 @@ class PostgresProbe:
         return float(self._one(query, [_LIKE]) or 0)
 
     def finished(self) -> Iterator[int]:
-        query = sql.SQL(
-            f"SELECT {_NUMBER} FROM foliot.history WHERE kind LIKE %s AND kind <> 'bench.usage' "
-            "AND state = 'succeeded'"
-        )
-        return self._numbers(query)
+        where = "kind LIKE %s AND kind <> 'bench.usage' AND state = 'succeeded'"
+        return self._numbers("history", where)
 
     def waiting(self) -> Iterator[int]:
-        return self._numbers(
-            sql.SQL(f"SELECT {_NUMBER} FROM foliot.jobs WHERE kind LIKE %s AND state = 'ready'")
-        )
+        return self._numbers("jobs", "kind LIKE %s AND state = 'ready'")
 
     def finished_by_slice(self, start: float, width: float) -> dict[int, int]:
         query = (
@@ -128,7 +124,9 @@ class PostgresProbe:
             self._run(_BACKDROP, values)
         self._run("VACUUM (FREEZE, ANALYZE) foliot.jobs")
         try:
-            self._run("CHECKPOINT")  # or writing all this out would weigh on what is measured
+            self._connection.execute(
+                "CHECKPOINT"
+            )  # or writing all this out would weigh on what is measured
         except psycopg.errors.InsufficientPrivilege:
             return
 
@@ -166,23 +164,20 @@ class PostgresProbe:
 
     def make_twin(self) -> str:
         given = conninfo_to_dict(self._url)
-        self._twin = f"{self._connection.info.dbname}_twin"
+        self._twin = f"{self._connection.info.dbname}_bench_{Ids().session()[:8]}"
         try:
-            self._run(
-                sql.SQL("DROP DATABASE IF EXISTS {}").format(sql.Identifier(self._twin))
-            )
             self._run(
                 sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'").format(
                     sql.Identifier(self._twin)
                 )
             )
-        except psycopg.Error as error:
+        except FoliotError as error:
             self._twin = None
             raise FoliotError(
                 f"no second database could be made for the comparison: {error}",
                 hint="the bench's user needs the right: ALTER ROLE … CREATEDB",
             ) from error
-        return "postgresql:///?" + urlencode({**given, "dbname": self._twin})
+        return "postgresql:///?" + urlencode({**given, "dbname": self._twin}, quote_via=quote)
 
     def drop_twin(self) -> None:
         if self._twin is not None:
@@ -190,19 +185,29 @@ class PostgresProbe:
             self._run(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(twin))
             self._twin = None
 
+    def leave(self) -> None:
+        self.empty()
+        self.close()
+
     def close(self) -> None:
         self._connection.close()
 
     def _run(
         self, query: LiteralString | sql.SQL | sql.Composed, values: Any = None
     ) -> psycopg.Cursor[Any]:
-        return self._connection.execute(query, values)
+        try:
+            return self._connection.execute(query, values)
+        except psycopg.Error as error:
+            raise FoliotError(f"PostgreSQL: {error}") from error
 
     def _one(self, query: LiteralString | sql.SQL | sql.Composed, values: Any = None) -> Any:
         row = self._run(query, values).fetchone()
         return None if row is None else row[0]
 
-    def _numbers(self, query: sql.SQL) -> Iterator[int]:
+    def _numbers(self, table: str, where: LiteralString) -> Iterator[int]:
+        query = sql.SQL("SELECT {} FROM foliot.{} WHERE {}").format(
+            sql.SQL(_NUMBER), sql.Identifier(table), sql.SQL(where)
+        )
         with self._connection.transaction(), self._connection.cursor("numbers") as cursor:
             cursor.itersize = 50_000
             cursor.execute(query, [_LIKE])

@@ -18,9 +18,10 @@ class Sheet:
     """The side of the bench: it makes the file and reads it."""
 
     def __init__(self, path: Path, places: int) -> None:
+        """Made if it is not there yet."""
         self.path = path
         self.places = places
-        with path.open("wb") as file:
+        with path.open("ab") as file:
             file.truncate(max(1, places))
         self._calls = calls(str(path))
         self._low = 0  # all places below have been called

@@ -6,6 +6,6 @@ import msgspec
 
 
 class Sizes(msgspec.Struct, frozen=True):
-    bytes: int  # with its indexes
+    bytes: int | None  # with its indexes; None where the store cannot tell
     live_rows: int | None
     dead_rows: int | None  # not yet vacuumed; SQLite has none

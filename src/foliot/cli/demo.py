@@ -28,7 +28,7 @@ from foliot.errors import FoliotError, InvalidValue
 from foliot.model.job import Job, JobState
 from foliot.store.open import upgrade_store
 
-_SHOWN = 14
+_SHOWN = 13
 _COLOURS = {
     JobState.SCHEDULED: "cyan",
     JobState.READY: "yellow",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,6 +34,7 @@ def worker(
     grace: str | None = None,
     no_scheduler: Annotated[bool, Parameter(negative="")] = False,
     child: Annotated[bool, Parameter(show=False, negative="")] = False,
+    parent: Annotated[int | None, Parameter(show=False)] = None,
     options: Options = DEFAULT_OPTIONS,
 ) -> int:
     """Run the jobs of an application.
@@ -73,7 +75,7 @@ def worker(
         # What the app's own code says about its store counts more than file and environment.
         settings = msgspec.structs.replace(settings, store=found.settings.store)
     role = Role(found.registry, duties=settings.worker.scheduler, target=app)
-    return _serve(role, settings)
+    return _serve(role, settings, parent=None if parent is None else socket.socket(fileno=parent))
 
 
 def scheduler(*, options: Options = DEFAULT_OPTIONS) -> int:
@@ -99,8 +101,8 @@ def _supervise(processes: int) -> int:
     return asyncio.run(run())
 
 
-def _serve(role: Role, settings: Settings) -> int:
+def _serve(role: Role, settings: Settings, *, parent: socket.socket | None = None) -> int:
     clock = SystemClock()
-    serve(role, settings, clock=clock, ids=Ids(clock=clock))
+    serve(role, settings, clock=clock, ids=Ids(clock=clock), parent=parent)
     leave_threads_behind()
     return 0

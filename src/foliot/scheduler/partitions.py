@@ -24,17 +24,22 @@ class Partitions(Loop):
         self._term = term
         self._held: frozenset[int] = frozenset()
         self._until = 0.0
+        self._given_up = False
 
     @property
     def held(self) -> frozenset[int]:
         return self._held if self.clock.monotonic() < self._until else frozenset()
 
     async def tick(self) -> float:
+        if self._given_up:
+            return self._term
         asked = self.clock.monotonic()
         self._held = await self._store.leases.divide(self._session, term=self._term)
         self._until = asked + self._term
         return self.ids.jitter(self._term / 3)
 
     async def give_up(self) -> None:
+        """For good: others take them at once, instead of when they run out."""
+        self._given_up = True
         self._until = 0.0
         await self._store.leases.give_up(self._session)

@@ -9,6 +9,7 @@ from foliot.clock import Clock
 from foliot.config import Settings
 from foliot.ids import Ids, SessionId
 from foliot.scheduler.admit import Admit
+from foliot.scheduler.kinds import Kinds
 from foliot.scheduler.partitions import Partitions
 from foliot.scheduler.prune import Prune
 from foliot.scheduler.reap import Reap
@@ -38,6 +39,7 @@ class Scheduler:
             announce=announce,
             look=look,
         )
+        self.kinds = Kinds(store, self.partitions, settings, clock=clock, ids=ids)
         self.reap = Reap(store, self.partitions, settings, clock=clock, ids=ids)
         self.prune = Prune(store, self.partitions, settings, clock=clock, ids=ids)
 
@@ -48,7 +50,7 @@ class Scheduler:
         """Until cancelled."""
         await self.partitions.tick_safely()
         async with asyncio.TaskGroup() as group:
-            for loop in (self.partitions, self.admit, self.reap, self.prune):
+            for loop in (self.partitions, self.admit, self.kinds, self.reap, self.prune):
                 group.create_task(loop.run())
 
     async def stop(self) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+import signal
 import sys
+import threading
+from queue import SimpleQueue
 
 import msgspec
 
-from foliot.errors import Cancel
+from foliot.errors import Cancel, Retry
 from foliot.model.job import ClaimedJob
 from foliot.registry import Registry, call
 from foliot.target import load_registry
@@ -23,10 +26,21 @@ def main() -> None:
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     registry = load_registry(sys.argv[1])
-    for line in sys.stdin.buffer:
-        reply = run(registry, msgspec.json.decode(line, type=Call).job)
+    calls: SimpleQueue[bytes] = SimpleQueue()
+    threading.Thread(target=listen, args=(calls,), daemon=True).start()
+    while True:
+        reply = run(registry, msgspec.json.decode(calls.get(), type=Call).job)
         replies.write(msgspec.json.encode(reply) + b"\n")
         replies.flush()
+
+
+def listen(calls: SimpleQueue[bytes]) -> None:
+    """Until the parent is gone. Then the job goes too, in the middle of whatever it does: it is given to others."""
+    for line in sys.stdin.buffer:
+        calls.put(line)
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
 
 
 def run(registry: Registry, job: ClaimedJob) -> Reply:
@@ -38,6 +52,8 @@ def run(registry: Registry, job: ClaimedJob) -> Reply:
         return Reply(result=msgspec.Raw(msgspec.json.encode(result)))
     except Cancel as error:
         return Reply(cancel=error.reason or "handler")
+    except Retry as error:
+        return Reply(retry=str(error), retry_after=error.after)
     except BaseException as error:  # noqa: BLE001 - whatever it raises is how the attempt ended
         text, trace = describe(error)
         return Reply(error=text, traceback=trace)

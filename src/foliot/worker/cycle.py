@@ -38,7 +38,8 @@ class Trip(msgspec.Struct, frozen=True):
     outcomes: list[Outcome]
     shares: list[Share]
     room: int
-    began: int
+    began: int  # the news that it knew
+    at: float  # on the monotonic clock
 
 
 class Cycle:
@@ -73,6 +74,7 @@ class Cycle:
         self._asked_for = 0
         self._claiming = True
         self._paused = False
+        self.uncertain = False  # a claim's reply was lost: reconcile
         self._something = asyncio.Event()
         self._landed = asyncio.Event()
         self._prefetch = 0
@@ -172,7 +174,14 @@ class Cycle:
             shares = self._shares(partition, room) if room > 0 else []
             if outcomes or shares:
                 self._turn = partition + 1
-                return Trip(partition, outcomes, shares, room if shares else 0, self._news)
+                return Trip(
+                    partition,
+                    outcomes,
+                    shares,
+                    room if shares else 0,
+                    self._news,
+                    self._clock.monotonic(),
+                )
         return None
 
     def _room(self) -> int:
@@ -214,9 +223,9 @@ class Cycle:
             log.warning("job %s was not finished here: it belongs to another attempt by now", id)
         if trip.room:
             self._cool(trip, len(cycle.claimed))
-        # A reply that comes after the local deadline is dropped: the store is giving these jobs to others.
-        if cycle.claimed and self._slots is not None and self._trusted():
-            self._slots.add(cycle.claimed)
+        if cycle.claimed and self._slots is not None:
+            # After the local deadline these are not started but released: the store is giving them to others.
+            self._slots.add(cycle.claimed, since=trip.at)
         return True
 
     async def _put_back(self, trip: Trip, *, unknown: bool) -> None:
@@ -230,12 +239,7 @@ class Cycle:
         if outcomes:
             self._outcomes.setdefault(trip.partition, [])[:0] = outcomes
         if unknown and trip.room:
-            self._look_for_lost_claims()
-
-    def _look_for_lost_claims(self) -> None:
-        self.uncertain = True
-
-    uncertain = False  # a claim's reply was lost: reconcile
+            self.uncertain = True
 
     def _cool(self, trip: Trip, claimed: int) -> None:
         """Short of what was asked for: the lane is empty, or, of several, all are once nothing comes."""

@@ -3,15 +3,17 @@
     beating --(extend says no, or the local deadline passes)--> lost
 
 The local deadline counts from *before* an extend was sent, so this process stops trusting its lease before the
-store does. When the event loop has not answered for half a lease the thread stops extending: a process that cannot
-react should not hold jobs.
+store does. The event loop watches it too, for the thread may wait for a reply that never comes. When the event loop
+has not answered for half a lease the thread stops extending: a process that cannot react should not hold jobs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import threading
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -22,6 +24,7 @@ from foliot.store.port import Heart
 
 log = logging.getLogger("foliot.worker")
 _MARGIN: Final = 0.05  # of a lease: the local deadline comes this much before the store's
+_FAREWELL: Final = 1.0  # seconds that the thread gets to end
 
 
 class Heartbeat:
@@ -30,12 +33,14 @@ class Heartbeat:
         heart: Heart,
         clock: Clock,
         *,
+        opened: float,
         lease: float,
         beat: float,
         executing: Callable[[], Sequence[JobId]],
         on_lost: Callable[[], None],
         on_beat: Callable[[], None],
     ) -> None:
+        """`opened` is when the session was asked for, on the monotonic clock."""
         self._heart = heart
         self._clock = clock
         self._lease = lease
@@ -46,12 +51,15 @@ class Heartbeat:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="foliot-heartbeat", daemon=True)
         self._loop = asyncio.get_running_loop()
+        self._loop_thread = threading.get_ident()
+        self._watch: asyncio.Task[None] | None = None
         self._answered = clock.monotonic()
-        self.deadline = clock.monotonic() + lease * (1 - _MARGIN)
+        self.deadline = opened + lease * (1 - _MARGIN)
         self.lost = False
 
     def start(self) -> None:
         self._thread.start()
+        self._watch = self._loop.create_task(self._watch_deadline())
 
     @property
     def trusted(self) -> bool:
@@ -60,7 +68,18 @@ class Heartbeat:
 
     async def stop(self) -> None:
         self._stop.set()
-        await self._loop.run_in_executor(None, self._thread.join)
+        if self._watch is not None:
+            self._watch.cancel()
+        # Where the store does not answer, the thread is left behind: it changes nothing any more.
+        await self._loop.run_in_executor(None, self._thread.join, _FAREWELL)
+
+    async def _watch_deadline(self) -> None:
+        while not self.lost:
+            left = self.deadline - self._clock.monotonic()
+            if left <= 0:
+                self._lose("it could not be extended in time")
+            else:
+                await self._clock.sleep(left)
 
     def _run(self) -> None:
         try:
@@ -78,7 +97,9 @@ class Heartbeat:
         self._tell(self._answer)
         if sent - self._answered > self._lease / 2:
             log.error(
-                "the event loop has been blocked for %.1f s: not extending", sent - self._answered
+                "the event loop has been blocked for %.1f s, not extending the session. It is at:\n%s",
+                sent - self._answered,
+                self._whereabouts(),
             )
             return min(self._beat, self.deadline - sent)
         try:
@@ -93,7 +114,14 @@ class Heartbeat:
         self._tell(self._on_beat)
         return max(0.0, self._beat - (self._clock.monotonic() - sent))
 
+    def _whereabouts(self) -> str:
+        """What the event loop's thread is doing now."""
+        frame = sys._current_frames().get(self._loop_thread)  # noqa: SLF001 - documented
+        return "".join(traceback.format_stack(frame)[-5:]) if frame is not None else "?"
+
     def _lose(self, why: str) -> None:
+        if self.lost:
+            return
         log.error("the session is lost: %s", why)
         self.lost = True
         self._tell(self._on_lost)

@@ -33,6 +33,15 @@ class Lost(Exception):
     """The process that ran the job died."""
 
 
+class Elsewhere(Exception):
+    """What the job's function raised in another process, as text."""
+
+    def __init__(self, error: str, traceback: str | None) -> None:
+        super().__init__(error)
+        self.error = error
+        self.traceback = traceback
+
+
 def success(job: ClaimedJob, result: Any, *, limit: int) -> Outcome:
     """A result that cannot be stored is a failure of the attempt; raises what is wrong with it."""
     if result is None:
@@ -80,6 +89,8 @@ def failure(
 
 def describe(error: BaseException) -> tuple[str, str | None]:
     """Text and traceback, whatever the exception does when it is asked for them."""
+    if isinstance(error, Elsewhere):
+        return error.error, error.traceback
     try:
         text = f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001 - a broken __str__ must not cost the attempt its record

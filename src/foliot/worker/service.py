@@ -18,6 +18,7 @@ from foliot.worker.slots import Slots
 
 log = logging.getLogger("foliot.worker")
 _RECONCILE_EVERY = 60.0
+_RECONCILE_AGAIN = 5.0  # a transaction whose reply was lost may still commit after the first look
 
 
 class Worker:
@@ -44,11 +45,17 @@ class Worker:
             store, session, settings, clock=clock, ids=ids, trusted=trusted, look=look
         )
         self._slots = Slots(
-            registry, settings, clock=clock, ids=ids, target=target, on_done=self._cycle.done
+            registry,
+            settings,
+            clock=clock,
+            ids=ids,
+            target=target,
+            trusted=trusted,
+            on_done=self._cycle.done,
         )
         self._cycle.serve(self._slots)
         self._cancels = asyncio.Event()
-        self._reconciled_at = clock.monotonic()
+        self._reconcile_at = clock.monotonic() + _RECONCILE_EVERY
 
     def executing(self) -> list[JobId]:
         """Called by the heartbeat's thread."""
@@ -76,12 +83,12 @@ class Worker:
     async def stop(self, grace: float) -> None:
         """Leave nothing behind: what runs gets `grace` seconds to finish."""
         self._cycle.stop_claiming()
-        self._slots.release_waiting()
+        self._slots.start_no_more()
+        count = len(self._slots.executing)
+        log.info("stopping: %d running jobs have %g s to finish", count, grace)
         until = self._clock.monotonic() + grace
         while self._slots.executing and self._clock.monotonic() < until:
             await self._clock.sleep(0.02)
-            # A claim that was under way may have brought more.
-            self._slots.release_waiting()
         if self._slots.executing:
             log.warning(
                 "%d jobs did not finish within the grace period", len(self._slots.executing)
@@ -91,7 +98,7 @@ class Worker:
                 if not self._slots.executing:
                     break
                 await self._clock.sleep(0.02)
-        self._slots.release_waiting()
+            self._slots.leave_behind()
         await self._cycle.flush()
 
     async def close(self) -> None:
@@ -100,7 +107,7 @@ class Worker:
     def abandon(self) -> None:
         """The session is lost: what it runs belongs to others. Stop it; nothing it says counts."""
         self._cycle.stop_claiming()
-        self._slots.release_waiting()
+        self._slots.start_no_more()
         self._slots.interrupt_all()
 
     async def _attend(self) -> None:
@@ -118,8 +125,10 @@ class Worker:
             self._cancels.clear()
             rows = await self._store.jobs.running(self._session)
             self._slots.cancel({row.id for row in rows if row.cancel_requested})
+        self._slots.release_stale()
         now = self._clock.monotonic()
-        if self._cycle.uncertain or now - self._reconciled_at > _RECONCILE_EVERY:
-            self._cycle.uncertain = False
-            self._reconciled_at = now
+        if self._cycle.uncertain or now >= self._reconcile_at:
             await self._cycle.reconcile()
+            again = _RECONCILE_AGAIN if self._cycle.uncertain else _RECONCILE_EVERY
+            self._cycle.uncertain = False
+            self._reconcile_at = now + again

@@ -24,6 +24,9 @@ Rows = list[tuple[Any, ...]]
 Values = Mapping[str, object]
 
 _TRIES: Final = 6  # of a transaction that deadlocked or could not be serialised
+_PLANS_LAST: Final = (
+    5.0  # seconds: a plan that was made while a table was empty is no good when it is full
+)
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -31,6 +34,12 @@ class Step(msgspec.Struct, frozen=True):
 
     statement: Statement
     values: Values
+
+
+class Line(AsyncConnection[Any]):
+    """A connection that knows when its plans were made."""
+
+    planned_at = 0.0
 
 
 class Connections:
@@ -42,8 +51,9 @@ class Connections:
         self._clock = clock
         self._ids = ids
         self._timeout = timeout
-        self._pool = AsyncConnectionPool(
+        self._pool: AsyncConnectionPool[Line] = AsyncConnectionPool(
             self.conninfo,
+            connection_class=Line,
             min_size=1,
             max_size=size,
             open=False,
@@ -112,11 +122,15 @@ class Connections:
         finally:
             await self._pool.putconn(connection)
 
-    async def _run(self, connection: AsyncConnection[Any], steps: Sequence[Step]) -> list[Rows]:
+    async def _run(self, connection: Line, steps: Sequence[Step]) -> list[Rows]:
         prepare = not self.pooled
+        now = self._clock.monotonic()
         explicit = len(steps) > 1  # one statement is a transaction by itself
         cursors = [AsyncRawCursor(connection) for _ in steps]
         async with connection.pipeline():
+            if prepare and now - connection.planned_at > _PLANS_LAST:
+                await connection.execute("DISCARD PLANS")
+                connection.planned_at = now
             if explicit:
                 await connection.execute("BEGIN", prepare=prepare)
             for cursor, step in zip(cursors, steps, strict=True):
@@ -128,8 +142,9 @@ class Connections:
                 await connection.execute("COMMIT", prepare=prepare)
         return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
-    async def _configure(self, connection: AsyncConnection[Any]) -> None:
+    async def _configure(self, connection: Line) -> None:
         connection.prepare_threshold = None if self.pooled else 0
+        connection.planned_at = self._clock.monotonic()
 
 
 def to_conninfo(url: str, *, timeout: float) -> str:

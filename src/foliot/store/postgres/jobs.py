@@ -80,10 +80,9 @@ class PostgresJobs:
         return Cycle(claimed, refused)
 
     async def settled(self, partition: int, outcomes: Sequence[Outcome]) -> set[JobId]:
-        found = await self._connections.read(
-            SQL["find_settled_jobs"], {"partition": partition, **_references(outcomes)}
-        )
-        return {JobId(row[0]) for row in found}
+        values: Values = {"partition": partition, "ids": words([o.id for o in outcomes])}
+        found = set(await self._connections.read(SQL["find_settled_jobs"], values))
+        return {o.id for o in outcomes if _trace(o) in found}
 
     async def running(self, session: SessionId) -> list[RunningJob]:
         found = await self._connections.read(
@@ -167,7 +166,12 @@ class PostgresJobs:
             by_partition.setdefault(partition_of(id, self._partitions), []).append(id)
         jobs: list[Job] = []
         for partition, some in by_partition.items():
-            values: Values = {"partition": partition, "ids": words(some), "since": _since(some)}
+            values: Values = {
+                "partition": partition,
+                "ids": words(some),
+                "since": _since(some),
+                "now": self._now(),
+            }
             found = await self._connections.read(SQL["list_ended_jobs"], values)
             jobs.extend(rows.job(row, rows.as_is) for row in found)
         return jobs
@@ -223,8 +227,10 @@ class PostgresJobs:
         self, partition: int, session: SessionId, outcomes: Sequence[Outcome]
     ) -> list[Step]:
         common: Values = {"partition": partition, "session": session, "now": self._now()}
-        # In id order, like every multi-row write.
-        ordered = sorted(outcomes, key=lambda outcome: outcome.id)
+        # In id order, like every multi-row write; of two for one job, only the higher fence can be current.
+        # The same one twice would be in history twice.
+        once = {(outcome.id, outcome.fence): outcome for outcome in outcomes}
+        ordered = [once[name] for name in sorted(once)]
         steps = []
         if finished := [o for o in ordered if o.end in _FINISHED]:
             values = {
@@ -247,7 +253,7 @@ class PostgresJobs:
             steps.append(
                 Step(SQL["bury_jobs"], {**common, **_references(buried), **_failures(buried)})
             )
-        if failed := sorted(retried + buried, key=lambda outcome: outcome.id):
+        if failed := [o for o in ordered if o.end in (End.RETRY, End.BURY)]:
             steps.append(
                 Step(
                     SQL["cancel_failed_jobs"],
@@ -287,6 +293,13 @@ def _refused(
         if refused or len(steps) > 1 or steps[0].statement.name != "finish_jobs"
         else []
     )
+
+
+def _trace(outcome: Outcome) -> tuple[str, int, str, str | None]:
+    """What an outcome leaves behind: a failed attempt, or a state in history."""
+    if outcome.end in (End.RETRY, End.BURY):
+        return outcome.id, outcome.fence, outcome.reason or "failed", outcome.error
+    return outcome.id, outcome.fence, _FINISHED.get(outcome.end, "cancelled"), None
 
 
 def _references(outcomes: Sequence[Outcome]) -> Values:

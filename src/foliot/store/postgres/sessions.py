@@ -58,9 +58,7 @@ class PostgresSessions:
 
     async def prune(self) -> int:
         values: Values = {"now": self._clock.now_for_store(), "partitions": self._all}
-        before = len(await self.all())
-        await self._connections.transact([Step(SQL["prune_sessions"], values)])
-        return before - len(await self.all())
+        return len((await self._connections.transact([Step(SQL["prune_sessions"], values)]))[0])
 
 
 class PostgresHeart:

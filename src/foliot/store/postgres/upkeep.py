@@ -56,12 +56,17 @@ class PostgresUpkeep:
             return 0
         cutoff = (now - timedelta(seconds=keep)).date()
         pruned = await self._drop([day for day in days if day < cutoff])
-        values: Values = {"now": self._clock.now_for_store(), "keep": keep, "limit": limit}
-        await self._connections.transact([Step(SQL["prune_default_history"], values)])
         for partition in range(self._partitions):
-            await self._connections.transact(
-                [Step(SQL["prune_attempts"], {**values, "partition": partition})]
+            values: Values = {
+                "partition": partition,
+                "now": self._clock.now_for_store(),
+                "keep": keep,
+                "limit": limit,
+            }
+            history, attempts = await self._connections.transact(
+                [Step(SQL["prune_default_history"], values), Step(SQL["prune_attempts"], values)]
             )
+            pruned += history[0][0] + attempts[0][0]
         return pruned
 
     async def grade(self) -> Grade:
@@ -117,7 +122,8 @@ class PostgresUpkeep:
         return dropped
 
     async def _alter(self, statements: list[sql.Composed]) -> bool:
-        """False: the lock was not to be had at once, or another process did it first."""
+        """False: the lock was not to be had at once, another process did it first, or the default partition
+        has rows of that day, which stay there until they are old."""
         try:
             connection: AsyncConnection[Any] = await AsyncConnection.connect(
                 self._connections.conninfo, prepare_threshold=None
@@ -127,6 +133,7 @@ class PostgresUpkeep:
                 for statement in statements:
                     await connection.execute(statement)
         except (
+            psycopg.errors.CheckViolation,
             psycopg.errors.LockNotAvailable,
             psycopg.errors.DuplicateTable,
             psycopg.errors.UniqueViolation,

@@ -31,7 +31,7 @@ def load_parts(file: str) -> dict[str, Parts]:
     }
 
 
-def execute(connection: Connection, parts: Parts, values: Values) -> Rows:
+def execute(connection: Connection, parts: Sequence[str], values: Values) -> Rows:
     """Run all parts. At most one of them has rows to give."""
     rows: Rows = []
     for part in parts:

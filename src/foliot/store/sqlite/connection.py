@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
@@ -66,6 +67,8 @@ class ConnectionThread:
         self._connection = connection
         self._file = file
         self._closed = False
+        self._process = os.getpid()
+        self._lock = threading.Lock()
         self._inbox: SimpleQueue[Request[Any] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._serve, name=f"foliot-{name}", daemon=True)
         self._thread.start()
@@ -87,13 +90,17 @@ class ConnectionThread:
         return future.result()
 
     def put(self, request: Request[Any]) -> None:
-        if self._closed:
-            raise StoreUnavailable("SQLite: the store is closed")
-        self._inbox.put(request)
+        if os.getpid() != self._process:
+            raise StoreUnavailable("SQLite: the store was opened before a fork; open one after it")
+        with self._lock:
+            if self._closed:
+                raise StoreUnavailable("SQLite: the store is closed")
+            self._inbox.put(request)
 
     def close(self) -> None:
-        self._closed = True
-        self._inbox.put(None)
+        with self._lock:
+            self._closed = True
+            self._inbox.put(None)
         self._thread.join()
 
     def _serve(self) -> None:
@@ -104,10 +111,6 @@ class ConnectionThread:
                 self._answer(group)
                 _settle(group)
         self._connection.close()
-        while not self._inbox.empty():
-            if late := self._inbox.get():
-                late.error = StoreUnavailable("SQLite: the store is closed")
-                _settle([late])
 
     def _take(self) -> tuple[list[Request[Any]], bool]:
         """All that wait, at least one; and whether there will be more."""

@@ -59,6 +59,7 @@ class File:
             raise explain(error, self) from error
         try:
             connection.execute(f"PRAGMA busy_timeout = {max(1, round(timeout * 1000))}")
+            connection.execute("SELECT json_array()")
             self._use_wal(connection, timeout)
             for pragma in _PRAGMAS:
                 connection.execute(f"PRAGMA {pragma}")
@@ -230,6 +231,13 @@ def explain(error: sqlite3.Error, file: File, *, unknown: bool = False) -> Excep
         )
     if str(error).startswith("no such table: foliot_"):
         return SchemaMissing()
+    if str(error).startswith("no such function: json"):
+        return InvalidValue(
+            "store.url",
+            file.url,
+            "needs an SQLite with JSON",
+            hint="use a newer Python, or PostgreSQL",
+        )
     return error
 
 

@@ -17,7 +17,7 @@ from foliot.store.port import Cycle, Peek, Reaped, RunningJob, Share
 from foliot.store.sqlite.batches import Rows, Values, execute, load_parts, submissions, to_json
 from foliot.store.sqlite.claim import Claim, Taken, claimed_jobs
 from foliot.store.sqlite.connection import Connections
-from foliot.store.sqlite.outcomes import Ending
+from foliot.store.sqlite.outcomes import Ending, traces
 from foliot.store.sqlite.times import from_microseconds, store_now
 
 SQL: Final = load_parts("jobs.sql")
@@ -36,23 +36,15 @@ class SqliteJobs:
         self, partition: int, jobs: Sequence[NewJob], *, resend: bool = False
     ) -> list[JobId]:
         batches = list(submissions(jobs))
-        ids = to_json([job.id for job in jobs]) if resend else None
 
         def run(connection: Connection) -> list[JobId] | None:
             values: Values = {"partition": partition, "now": self._now()}
-            (insert,) = SQL["submit_jobs"]
-            inserted = 0
-            for batch in batches:
-                inserted += connection.execute(insert, {**batch, **values}).rowcount
-            if ids is not None:
-                execute(connection, SQL["withdraw_resent_jobs"], {**values, "ids": ids})
-            elif inserted == len(jobs):
+            inserted = _insert(connection, batches, values)
+            if inserted == len(jobs) and not resend:
                 return None
-            found: list[JobId] = []
-            for batch in batches:
-                answer = execute(connection, SQL["find_submitted_jobs"], {**batch, **values})
-                found.extend(row[1] for row in answer)
-            return found
+            if resend:
+                _withdraw(connection, jobs, values)
+            return _find(connection, jobs, batches, values)
 
         return await self._connections.transact(run) or [job.id for job in jobs]
 
@@ -82,8 +74,8 @@ class SqliteJobs:
         return Cycle(claimed_jobs(taken), refused)
 
     async def settled(self, partition: int, outcomes: Sequence[Outcome]) -> set[JobId]:
-        fences = to_json([(outcome.id, outcome.fence) for outcome in outcomes])
-        found = await self._read("find_settled_jobs", {"partition": partition, "outcomes": fences})
+        values: Values = {"partition": partition, "outcomes": traces(outcomes)}
+        found = await self._read("find_settled_jobs", values)
         return {JobId(row[0]) for row in found}
 
     async def running(self, session: SessionId) -> list[RunningJob]:
@@ -103,12 +95,12 @@ class SqliteJobs:
         return {JobId(id): JobState(state) for id, state in found}
 
     async def admit(self, partition: int, *, limit: int) -> list[int]:
-        return await self._admit("admit_jobs", "find_due_job", partition, {"limit": limit})
+        return await self._admit("admit_jobs", partition, {"limit": limit})
 
     async def admit_kinds(self, partition: int, kinds: Sequence[str]) -> list[int]:
         # Named twice, a kind would be counted twice.
         named: Values = {"kinds": to_json(sorted(set(kinds)))}
-        return await self._admit("admit_kinds", "find_held_kinds", partition, named)
+        return await self._admit("admit_kinds", partition, named)
 
     async def find_lost(self) -> dict[int, list[SessionId]]:
         values: Values = {"partitions": self._all, "now": self._now()}
@@ -128,14 +120,15 @@ class SqliteJobs:
             "limit": limit,
             "loss_limit": loss_limit,
         }
+        find, *reap = SQL["reap_jobs"]
 
         def look(connection: Connection) -> Reaped | None:
             asked = {**values, "now": self._now()}
-            return None if execute(connection, SQL["find_lost_job"], asked) else Reaped()
+            return None if execute(connection, [find], asked) else Reaped()
 
         def run(connection: Connection) -> Reaped:
             asked = {**values, "now": self._now()}
-            return Reaped(**dict(execute(connection, SQL["reap_jobs"], asked)))
+            return Reaped(**dict(execute(connection, reap, asked)))
 
         return await self._connections.transact(run, look=look)
 
@@ -192,13 +185,42 @@ class SqliteJobs:
     async def _read(self, name: str, values: Values) -> Rows:
         return await self._connections.read(lambda c: execute(c, SQL[name], values))
 
-    async def _admit(self, name: str, find: str, partition: int, values: Values) -> list[int]:
+    async def _admit(self, name: str, partition: int, values: Values) -> list[int]:
+        find, *admit = SQL[name]
+
         def look(connection: Connection) -> str | None:
             asked: Values = {**values, "partition": partition, "now": self._now()}
-            return None if execute(connection, SQL[find], asked) else "[]"
+            return None if execute(connection, [find], asked) else "[]"
 
         def run(connection: Connection) -> str:
             asked: Values = {**values, "partition": partition, "now": self._now()}
-            return str(execute(connection, SQL[name], asked)[0][0])
+            return str(execute(connection, admit, asked)[0][0])
 
         return _decode_lanes(await self._connections.transact(run, look=look))
+
+
+def _insert(connection: Connection, batches: Sequence[Values], values: Values) -> int:
+    (insert,) = SQL["submit_jobs"]
+    return sum(connection.execute(insert, {**batch, **values}).rowcount for batch in batches)
+
+
+def _withdraw(connection: Connection, jobs: Sequence[NewJob], values: Values) -> None:
+    ids = to_json([job.id for job in jobs])
+    execute(connection, SQL["withdraw_resent_jobs"], {**values, "ids": ids})
+
+
+def _find(
+    connection: Connection, jobs: Sequence[NewJob], batches: Sequence[Values], values: Values
+) -> list[JobId]:
+    """Which job stands for each. Where none does, a withdrawn one had its key: that is free again."""
+    found: list[JobId | None] = []
+    for batch in batches:
+        answer = execute(connection, SQL["find_submitted_jobs"], {**batch, **values})
+        found.extend(row[1] for row in answer)
+    missing = [job for job, id in zip(jobs, found, strict=True) if id is None]
+    if not missing:
+        return [id for id in found if id is not None]
+    batches = list(submissions(missing))
+    _insert(connection, batches, values)
+    again = iter(_find(connection, missing, batches, values))
+    return [next(again) if id is None else id for id in found]

@@ -8,6 +8,7 @@ import logging
 import sqlite3
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from sqlite3 import Connection
 from typing import Final
 
@@ -91,17 +92,23 @@ class Listener:
             version = _version(connection)
             if version != seen:
                 seen = version
-                self._connections.writer.put(Request(self._compare, look=self._compare))
+                self._ask_writer()
             if self._stop.acquire(timeout=_PAUSE):
                 return
 
+    def _ask_writer(self) -> None:
+        future: Future[bool] = Future()
+        future.add_done_callback(self._answered)
+        self._connections.writer.put(Request(self._compare, look=self._compare, future=future))
+
     def _compare(self, connection: Connection) -> bool:
-        """On the writer's connection."""
-        version = _version(connection)
-        if version != self._known:
-            self._known = version
+        """On the writer's connection: whether somebody else has committed since the last time."""
+        known, self._known = self._known, _version(connection)
+        return self._known != known
+
+    def _answered(self, future: Future[bool]) -> None:
+        if future.exception() is not None or future.result():
             self._tell(_CHANGED)
-        return True
 
 
 def _version(connection: Connection) -> int:

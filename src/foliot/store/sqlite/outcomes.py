@@ -59,6 +59,7 @@ class Ending:
         retried = [o for o in self._outcomes if o.end is End.RETRY]
         buried = [o for o in self._outcomes if o.end is End.BURY]
         released = [o for o in self._outcomes if o.end in (End.RELEASE, End.HOLD)]
+        self._add("record_attempts", retried + buried, _failure)
         self._add("retry_jobs", retried, _failure)
         self._add("bury_jobs", buried, _failure)
         self._add("cancel_failed_jobs", retried + buried, _failure)
@@ -73,6 +74,19 @@ class Ending:
         if outcomes:
             values: Values = {"outcomes": to_json([row(outcome) for outcome in outcomes])}
             self._steps.append(Step(name, values, len(outcomes)))
+
+
+def traces(outcomes: Sequence[Outcome]) -> str:
+    """What find_settled_jobs reads: the state that each leaves in history, or the attempt that it leaves."""
+    failed = (End.RETRY, End.BURY)
+    return to_json(
+        [
+            (o.id, o.fence, None, o.reason or "failed", o.error)
+            if o.end in failed
+            else (o.id, o.fence, _FINISHED.get(o.end, "cancelled"), None, None)
+            for o in outcomes
+        ]
+    )
 
 
 def _finish(connection: Connection, values: Values, count: int) -> set[str]:

@@ -60,13 +60,14 @@ class SqliteSessions:
         return [rows.session(row, from_microseconds, _decode_names) for row in found]
 
     async def prune(self) -> int:
+        find, prune = SQL["prune_sessions"]
+
         def look(connection: Connection) -> Rows | None:
-            values: Values = {"now": self._now()}
-            return None if execute(connection, SQL["find_expired_session"], values) else []
+            return None if execute(connection, [find], {"now": self._now()}) else []
 
         def run(connection: Connection) -> Rows:
             values: Values = {"now": self._now(), "partitions": self._all}
-            return execute(connection, SQL["prune_sessions"], values)
+            return execute(connection, [prune], values)
 
         return len(await self._connections.transact(run, look=look))
 
@@ -109,6 +110,8 @@ class SqliteHeart:
         if self._connection is None:
             timeout = self._connections.timeout
             self._connection = impatient(self._connections.file.connect(timeout=timeout))
+            # A beat must be quick: the journal is written back by those who fill it.
+            self._connection.execute("PRAGMA wal_autocheckpoint = 0")
         return self._connection
 
     def _extend_alone(self, connection: Connection, values: Values) -> bool:

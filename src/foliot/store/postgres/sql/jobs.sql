@@ -1,8 +1,13 @@
 -- A job's life, from top to bottom. Every statement names the state it comes from,
 -- every write of a worker names the fence, and `partition` is in all of them.
 --
--- `state || ''` instead of `state` keeps the planner from the partial indexes where the primary key is meant:
--- behind an old open transaction their dead entries are walked again and again, those of the key are not.
+-- Plans must not depend on how many rows the planner thinks there are: they are made while a queue is empty and used
+-- when it is full, or made without statistics. So:
+-- * Rows to change are found by `id = ANY (...)`, never by a join; what else there is to say of each is looked up by id
+--   in a jsonb object, or joined afterwards by a FULL JOIN, which cannot become a nested loop.
+--   (As joins, drains of a new store ran at 350 jobs/s until the first ANALYZE; as they are, at full speed.)
+-- * `state || ''` instead of `state` keeps the planner from the partial indexes where the primary key is meant:
+--   behind an old open transaction their dead entries are walked again and again, those of the key are not.
 
 -- name: submit_jobs
 -- Only inserts: it touches no shared row, so it is safe in a caller's long transaction.
@@ -25,9 +30,10 @@ ON CONFLICT DO NOTHING;
 -- A submission sent again may meet its job finished and moved: what was just inserted goes again.
 -- In a statement of its own after the insert: asked within it, the older snapshot would miss the move.
 DELETE FROM foliot.jobs j
-WHERE j.partition = :partition AND j.id = ANY (:ids::uuid[]) AND j.fence = 0
-  AND (EXISTS (SELECT FROM foliot.history h WHERE h.partition = :partition AND h.id = j.id)
-       OR EXISTS (SELECT FROM foliot.dead d WHERE d.partition = :partition AND d.id = j.id));
+WHERE j.partition = :partition AND j.fence = 0 AND j.id = ANY (ARRAY(
+    SELECT h.id FROM foliot.history h WHERE h.partition = :partition AND h.id = ANY (:ids::uuid[])
+    UNION ALL
+    SELECT d.id FROM foliot.dead d WHERE d.partition = :partition AND d.id = ANY (:ids::uuid[])));
 
 -- name: find_submitted_jobs
 -- Which job stands for each submission: the one with its id, else the live one with its key, else one that ended.
@@ -41,8 +47,8 @@ FROM unnest(:ids::uuid[], :namespaces::text[], :kinds::text[], :keys::text[])
      WITH ORDINALITY AS n (id, namespace, kind, key, ordinal);
 
 -- name: claim_jobs
--- The front of each lane, up to its quota. The candidates are fixed by a materialized CTE, so that the
--- limit holds whatever the plan. Rides jobs_ready, then the primary key.
+-- The front of each lane, up to its quota, lanes in the order they are named. The candidates are fixed by a
+-- materialized CTE, so that the limit holds whatever the plan. Rides jobs_ready, then the primary key.
 WITH picked AS MATERIALIZED (
     SELECT j.id
     FROM unnest(:lanes::bigint[], :queues::text[], :quotas::integer[]) AS l (lane, queue, quota)
@@ -50,34 +56,41 @@ WITH picked AS MATERIALIZED (
         SELECT r.id
         FROM foliot.jobs r
         WHERE r.partition = :partition AND r.lane = l.lane AND r.state = 'ready'
+          -- A scalar, not NOT EXISTS: that would become a join, and mix up the order of the lanes.
+          AND (SELECT q.paused_at FROM foliot.queues q WHERE q.name = l.queue) IS NULL
         ORDER BY r.band, r.rank, r.id
         LIMIT l.quota
         FOR UPDATE SKIP LOCKED
     ) j
-    WHERE NOT EXISTS (SELECT FROM foliot.queues q WHERE q.name = l.queue AND q.paused_at IS NOT NULL)
     LIMIT :room
+), taken AS (
+    UPDATE foliot.jobs j
+    SET state = 'running', session = :session, fence = j.fence + 1, attempt = j.attempt + 1,
+        claimed_at = coalesce(:now, now()),
+        deadline_at = coalesce(:now, now()) + make_interval(secs => j.timeout + :grace)
+    WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT id FROM picked)) AND j.state || '' = 'ready'
+    RETURNING j.id, j.fence, j.kind, j.payload, j.attempt, j.max_attempts, j.losses, j.timeout,
+              j.limit_key IS NOT NULL OR j.workflow IS NOT NULL OR j.outbox AS linked, j.lane, j.band, j.rank
 )
-UPDATE foliot.jobs j
-SET state = 'running', session = :session, fence = j.fence + 1, attempt = j.attempt + 1,
-    claimed_at = coalesce(:now, now()),
-    deadline_at = coalesce(:now, now()) + make_interval(secs => j.timeout + :grace)
-FROM picked
-WHERE j.partition = :partition AND j.id = picked.id AND j.state || '' = 'ready'
-RETURNING j.id::text, j.fence, j.kind, j.payload, j.attempt, j.max_attempts, j.losses, j.timeout,
-          j.limit_key IS NOT NULL OR j.workflow IS NOT NULL OR j.outbox;
+SELECT id::text, fence, kind, payload, attempt, max_attempts, losses, timeout, linked
+FROM taken ORDER BY array_position(:lanes::bigint[], lane), band, rank, id;
 
 -- name: finish_jobs
 -- To history in one move. Returns the ids that were refused: the fence had moved on, or the session lost them.
-WITH done AS (
-    SELECT * FROM unnest(:ids::uuid[], :fences::bigint[], :states::text[], :reasons::text[], :results::bytea[])
-        AS d (id, fence, state, reason, result)
+WITH told AS (
+    SELECT jsonb_object_agg(d.id, d.fence) AS fences
+    FROM unnest(:ids::uuid[], :fences::bigint[]) AS d (id, fence)
 ), gone AS (
-    DELETE FROM foliot.jobs j USING done d
-    WHERE j.partition = :partition AND j.id = d.id AND j.fence = d.fence
-      AND j.session = :session AND j.state || '' = 'running'
-    RETURNING j.id, j.fence, j.priority, j.attempt, j.losses, j.generation, d.state, j.namespace, j.kind,
-              j.queue, j.created_at, j.run_at, j.claimed_at, j.session, j.key, j.workflow, d.reason,
-              j.payload, d.result
+    DELETE FROM foliot.jobs j
+    WHERE j.partition = :partition AND j.id = ANY (:ids::uuid[]) AND j.session = :session
+      AND j.state || '' = 'running' AND j.fence = ((SELECT fences FROM told) ->> j.id::text)::bigint
+    RETURNING j.id, j.fence, j.priority, j.attempt, j.losses, j.generation, j.namespace, j.kind, j.queue,
+              j.created_at, j.run_at, j.claimed_at, j.session, j.key, j.workflow, j.payload
+), ended AS MATERIALIZED (
+    SELECT d.id AS named, d.state, d.reason, d.result, g.*
+    FROM unnest(:ids::uuid[], :fences::bigint[], :states::text[], :reasons::text[], :results::bytea[])
+        AS d (id, fence, state, reason, result)
+    FULL JOIN gone g ON g.id = d.id AND g.fence = d.fence
 ), kept AS (
     INSERT INTO foliot.history (partition, id, fence, priority, attempt, losses, generation, state,
                                 namespace, kind, queue, created_at, run_at, started_at, finished_at,
@@ -85,79 +98,99 @@ WITH done AS (
     SELECT :partition::smallint, id, fence, priority, attempt, losses, generation, state, namespace, kind,
            queue, created_at, run_at, claimed_at, coalesce(:now, now()), session, key, workflow, reason,
            payload, result
-    FROM gone
+    FROM ended WHERE id IS NOT NULL
 )
-SELECT d.id::text FROM done d WHERE NOT EXISTS (SELECT FROM gone g WHERE g.id = d.id);
+SELECT named::text FROM ended WHERE id IS NULL;
 
 -- name: retry_jobs
 -- A failed attempt with another one to follow: back to scheduled at its backoff time.
 -- A job that was asked to end is left for cancel_failed_jobs.
-WITH failed AS (
-    SELECT * FROM unnest(:ids::uuid[], :fences::bigint[], :delays::float8[], :reasons::text[],
-                         :errors::text[], :tracebacks::text[])
-        AS f (id, fence, delay, reason, error, traceback)
+WITH told AS (
+    SELECT jsonb_object_agg(f.id, jsonb_build_array(f.fence, f.delay, f.reason)) AS facts
+    FROM unnest(:ids::uuid[], :fences::bigint[], :delays::float8[], :reasons::text[])
+        AS f (id, fence, delay, reason)
 ), again AS (
     UPDATE foliot.jobs j
-    SET state = 'scheduled', run_at = coalesce(:now, now()) + make_interval(secs => f.delay),
-        rank = (extract(epoch FROM coalesce(:now, now()) + make_interval(secs => f.delay)) * 1000000)::bigint,
-        losses = j.losses + CASE f.reason WHEN 'worker_lost' THEN 1 ELSE 0 END,
-        session = NULL, deadline_at = NULL
-    FROM failed f
-    WHERE j.partition = :partition AND j.id = f.id AND j.fence = f.fence AND j.session = :session
+    SET state = 'scheduled', session = NULL, deadline_at = NULL,
+        run_at = coalesce(:now, now())
+            + make_interval(secs => ((SELECT facts FROM told) -> j.id::text ->> 1)::float8),
+        rank = (extract(epoch FROM coalesce(:now, now())
+            + make_interval(secs => ((SELECT facts FROM told) -> j.id::text ->> 1)::float8)) * 1000000)::bigint,
+        losses = j.losses + CASE (SELECT facts FROM told) -> j.id::text ->> 2 WHEN 'worker_lost' THEN 1 ELSE 0 END
+    WHERE j.partition = :partition AND j.id = ANY (:ids::uuid[]) AND j.session = :session
       AND j.state || '' = 'running' AND NOT j.cancel_requested
-    RETURNING j.id, j.fence, j.attempt, j.claimed_at, f.reason, f.error, f.traceback
+      AND j.fence = ((SELECT facts FROM told) -> j.id::text ->> 0)::bigint
+    RETURNING j.id, j.fence, j.attempt, j.claimed_at
+), failed AS MATERIALIZED (
+    SELECT f.reason, f.error, f.traceback, g.*
+    FROM unnest(:ids::uuid[], :fences::bigint[], :reasons::text[], :errors::text[], :tracebacks::text[])
+        AS f (id, fence, reason, error, traceback)
+    FULL JOIN again g ON g.id = f.id AND g.fence = f.fence
 ), recorded AS (
     INSERT INTO foliot.attempts (partition, job, fence, attempt, outcome, error, traceback, session,
                                  started_at, finished_at)
     SELECT :partition::smallint, id, fence, attempt, reason, error, traceback, :session, claimed_at,
            coalesce(:now, now())
-    FROM again
+    FROM failed WHERE id IS NOT NULL
 )
-SELECT id::text FROM again;
+SELECT id::text FROM failed WHERE id IS NOT NULL;
 
 -- name: bury_jobs
 -- The last attempt failed: to the dead-letter queue.
-WITH failed AS (
-    SELECT * FROM unnest(:ids::uuid[], :fences::bigint[], :reasons::text[], :errors::text[], :tracebacks::text[])
-        AS f (id, fence, reason, error, traceback)
+WITH told AS (
+    SELECT jsonb_object_agg(f.id, f.fence) AS fences
+    FROM unnest(:ids::uuid[], :fences::bigint[]) AS f (id, fence)
 ), gone AS (
-    DELETE FROM foliot.jobs j USING failed f
-    WHERE j.partition = :partition AND j.id = f.id AND j.fence = f.fence AND j.session = :session
+    DELETE FROM foliot.jobs j
+    WHERE j.partition = :partition AND j.id = ANY (:ids::uuid[]) AND j.session = :session
       AND j.state || '' = 'running' AND NOT j.cancel_requested
-    RETURNING j.*, f.reason AS why, f.error, f.traceback
+      AND j.fence = ((SELECT fences FROM told) ->> j.id::text)::bigint
+    RETURNING j.*
+), failed AS MATERIALIZED (
+    SELECT f.reason AS why, f.error, f.traceback, g.*
+    FROM unnest(:ids::uuid[], :fences::bigint[], :reasons::text[], :errors::text[], :tracebacks::text[])
+        AS f (id, fence, reason, error, traceback)
+    FULL JOIN gone g ON g.id = f.id AND g.fence = f.fence
 ), recorded AS (
     INSERT INTO foliot.attempts (partition, job, fence, attempt, outcome, error, traceback, session,
                                  started_at, finished_at)
     SELECT :partition::smallint, id, fence, attempt, why, error, traceback, session, claimed_at,
            coalesce(:now, now())
-    FROM gone
+    FROM failed WHERE id IS NOT NULL
 ), buried AS (
     INSERT INTO foliot.dead (partition, id, fence, lane, priority, attempt, max_attempts, losses, generation,
                              outbox, namespace, kind, queue, created_at, run_at, started_at, finished_at,
                              timeout, session, key, limit_key, workflow, requires, reason, payload)
-    SELECT :partition::smallint, id, fence, lane, priority, attempt, max_attempts, losses, generation,
+    SELECT :partition::smallint, id, fence, lane, priority, attempt, max_attempts,
+           losses + CASE why WHEN 'worker_lost' THEN 1 ELSE 0 END, generation,
            outbox, namespace, kind, queue, created_at, run_at, claimed_at, coalesce(:now, now()),
            timeout, session, key, limit_key, workflow, requires, why, payload
-    FROM gone
+    FROM failed WHERE id IS NOT NULL
 )
-SELECT id::text FROM gone;
+SELECT id::text FROM failed WHERE id IS NOT NULL;
 
 -- name: cancel_failed_jobs
 -- A failed attempt of a job that was asked to end: it ends as cancelled, its attempt is kept.
-WITH failed AS (
-    SELECT * FROM unnest(:ids::uuid[], :fences::bigint[], :reasons::text[], :errors::text[], :tracebacks::text[])
-        AS f (id, fence, reason, error, traceback)
+WITH told AS (
+    SELECT jsonb_object_agg(f.id, f.fence) AS fences
+    FROM unnest(:ids::uuid[], :fences::bigint[]) AS f (id, fence)
 ), gone AS (
-    DELETE FROM foliot.jobs j USING failed f
-    WHERE j.partition = :partition AND j.id = f.id AND j.fence = f.fence AND j.session = :session
+    DELETE FROM foliot.jobs j
+    WHERE j.partition = :partition AND j.id = ANY (:ids::uuid[]) AND j.session = :session
       AND j.state || '' = 'running' AND j.cancel_requested
-    RETURNING j.*, f.reason AS why, f.error, f.traceback
+      AND j.fence = ((SELECT fences FROM told) ->> j.id::text)::bigint
+    RETURNING j.*
+), failed AS MATERIALIZED (
+    SELECT f.reason AS why, f.error, f.traceback, g.*
+    FROM unnest(:ids::uuid[], :fences::bigint[], :reasons::text[], :errors::text[], :tracebacks::text[])
+        AS f (id, fence, reason, error, traceback)
+    FULL JOIN gone g ON g.id = f.id AND g.fence = f.fence
 ), recorded AS (
     INSERT INTO foliot.attempts (partition, job, fence, attempt, outcome, error, traceback, session,
                                  started_at, finished_at)
     SELECT :partition::smallint, id, fence, attempt, why, error, traceback, session, claimed_at,
            coalesce(:now, now())
-    FROM gone
+    FROM failed WHERE id IS NOT NULL
 ), kept AS (
     INSERT INTO foliot.history (partition, id, fence, priority, attempt, losses, generation, state,
                                 namespace, kind, queue, created_at, run_at, started_at, finished_at,
@@ -165,28 +198,33 @@ WITH failed AS (
     SELECT :partition::smallint, id, fence, priority, attempt, losses, generation, 'cancelled', namespace,
            kind, queue, created_at, run_at, claimed_at, coalesce(:now, now()), session, key, workflow,
            'requested', payload
-    FROM gone
+    FROM failed WHERE id IS NOT NULL
 )
-SELECT id::text FROM gone;
+SELECT id::text FROM failed WHERE id IS NOT NULL;
 
 -- name: release_jobs
 -- Given back unstarted: the attempt is not counted, the fence stays where it is. With a hold, it waits for
 -- somebody who can run it. A job that was asked to end follows in cancel_jobs.
+WITH told AS (
+    SELECT jsonb_object_agg(r.id, jsonb_build_array(r.fence, r.hold)) AS facts
+    FROM unnest(:ids::uuid[], :fences::bigint[], :holds::text[]) AS r (id, fence, hold)
+)
 UPDATE foliot.jobs j
-SET state = CASE WHEN r.hold IS NULL THEN 'ready' ELSE 'held' END, hold = r.hold,
+SET state = CASE WHEN (SELECT facts FROM told) -> j.id::text ->> 1 IS NULL THEN 'ready' ELSE 'held' END,
+    hold = (SELECT facts FROM told) -> j.id::text ->> 1,
     attempt = j.attempt - 1, session = NULL, claimed_at = NULL, deadline_at = NULL
-FROM unnest(:ids::uuid[], :fences::bigint[], :holds::text[]) AS r (id, fence, hold)
-WHERE j.partition = :partition AND j.id = r.id AND j.fence = r.fence AND j.session = :session
-  AND j.state || '' = 'running'
+WHERE j.partition = :partition AND j.id = ANY (:ids::uuid[]) AND j.session = :session
+  AND j.state || '' = 'running' AND j.fence = ((SELECT facts FROM told) -> j.id::text ->> 0)::bigint
 RETURNING j.id::text;
 
 -- name: request_cancel
 -- Whatever the state. A job that is not running is ended by cancel_jobs in the same transaction.
+WITH found AS MATERIALIZED (
+    SELECT id FROM foliot.jobs WHERE partition = :partition AND id = ANY (:ids::uuid[]) ORDER BY id FOR UPDATE
+)
 UPDATE foliot.jobs j
 SET cancel_requested = true
-WHERE j.partition = :partition
-  AND j.id IN (SELECT id FROM foliot.jobs WHERE partition = :partition AND id = ANY (:ids::uuid[])
-               ORDER BY id FOR UPDATE)
+WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT id FROM found))
 RETURNING j.id::text, j.state;
 
 -- name: cancel_jobs
@@ -218,8 +256,7 @@ WITH due AS MATERIALIZED (
 )
 UPDATE foliot.jobs j
 SET state = 'ready'
-FROM due
-WHERE j.partition = :partition AND j.id = due.id AND j.state || '' = 'scheduled'
+WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT id FROM due)) AND j.state || '' = 'scheduled'
 RETURNING j.lane;
 
 -- name: admit_kinds
@@ -234,8 +271,7 @@ WITH known AS MATERIALIZED (
 )
 UPDATE foliot.jobs j
 SET state = 'ready', hold = NULL
-FROM known
-WHERE j.partition = :partition AND j.id = known.id AND j.state || '' = 'held'
+WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT id FROM known)) AND j.state || '' = 'held'
 RETURNING j.lane;
 
 -- name: find_lost_sessions
@@ -278,11 +314,11 @@ WITH candidates AS (
                 ELSE 'timed_out' END AS why
     FROM foliot.jobs j LEFT JOIN foliot.sessions s ON s.id = j.session
     WHERE j.partition = :partition AND j.state || '' = 'running'
-      AND j.id IN (SELECT c.id FROM candidates c ORDER BY c.id LIMIT :limit)
+      AND j.id = ANY (ARRAY(SELECT c.id FROM candidates c ORDER BY c.id LIMIT :limit))
       AND (j.session = ANY (:sessions::uuid[]) OR j.deadline_at <= coalesce(:now, now()))
     ORDER BY j.id
     FOR UPDATE OF j SKIP LOCKED
-), fates AS (
+), fates AS MATERIALIZED (
     SELECT t.*,
            CASE WHEN t.cancel_requested THEN 'cancelled'
                 WHEN t.why = 'lost' AND t.losses + 1 >= :loss_limit::integer THEN 'dead'
@@ -298,14 +334,17 @@ WITH candidates AS (
 ), again AS (
     UPDATE foliot.jobs j
     SET state = 'ready', session = NULL, claimed_at = NULL, deadline_at = NULL,
-        attempt = j.attempt - CASE f.why WHEN 'returned' THEN 1 ELSE 0 END,
-        losses = j.losses + CASE f.why WHEN 'lost' THEN 1 ELSE 0 END
-    FROM fates f
-    WHERE j.partition = :partition AND j.id = f.id AND j.state || '' = 'running' AND f.fate = 'ready'
+        attempt = j.attempt - CASE WHEN j.id IN (SELECT id FROM fates WHERE why = 'returned') THEN 1 ELSE 0 END,
+        losses = j.losses + CASE WHEN j.id IN (SELECT id FROM fates WHERE why = 'lost') THEN 1 ELSE 0 END
+    WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT id FROM fates WHERE fate = 'ready'))
+      AND j.state || '' = 'running'
 ), gone AS (
-    DELETE FROM foliot.jobs j USING fates f
-    WHERE j.partition = :partition AND j.id = f.id AND j.state || '' = 'running' AND f.fate <> 'ready'
-    RETURNING j.*, f.why, f.fate
+    DELETE FROM foliot.jobs j
+    WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT id FROM fates WHERE fate <> 'ready'))
+      AND j.state || '' = 'running'
+    RETURNING j.*
+), ended AS MATERIALIZED (
+    SELECT f.why, f.fate, g.* FROM fates f FULL JOIN gone g ON g.id = f.id
 ), buried AS (
     INSERT INTO foliot.dead (partition, id, fence, lane, priority, attempt, max_attempts, losses, generation,
                              outbox, namespace, kind, queue, created_at, run_at, started_at, finished_at,
@@ -315,7 +354,7 @@ WITH candidates AS (
            outbox, namespace, kind, queue, created_at, run_at, claimed_at, coalesce(:now, now()),
            timeout, session, key, limit_key, workflow, requires,
            CASE why WHEN 'lost' THEN 'worker_lost' ELSE why END, payload
-    FROM gone WHERE fate = 'dead'
+    FROM ended WHERE id IS NOT NULL AND fate = 'dead'
 ), kept AS (
     INSERT INTO foliot.history (partition, id, fence, priority, attempt, losses, generation, state,
                                 namespace, kind, queue, created_at, run_at, started_at, finished_at,
@@ -323,7 +362,7 @@ WITH candidates AS (
     SELECT :partition::smallint, id, fence, priority, attempt, losses, generation, 'cancelled', namespace,
            kind, queue, created_at, run_at, claimed_at, coalesce(:now, now()), session, key, workflow,
            'requested', payload
-    FROM gone WHERE fate = 'cancelled'
+    FROM ended WHERE id IS NOT NULL AND fate = 'cancelled'
 )
 SELECT CASE fate WHEN 'ready' THEN why ELSE fate END, count(*) FROM fates GROUP BY 1;
 
@@ -353,10 +392,12 @@ SELECT j.id::text, j.partition, j.fence, j.cancel_requested FROM foliot.jobs j
 WHERE j.partition = ANY (:partitions::smallint[]) AND j.session = :session AND j.state = 'running';
 
 -- name: find_settled_jobs
--- Which of these fences have already taken effect.
-SELECT o.id::text FROM unnest(:ids::uuid[], :fences::bigint[]) AS o (id, fence)
-WHERE EXISTS (SELECT FROM foliot.history h WHERE h.partition = :partition AND h.id = o.id AND h.fence = o.fence)
-   OR EXISTS (SELECT FROM foliot.attempts a WHERE a.partition = :partition AND a.job = o.id AND a.fence = o.fence);
+-- Under which fences these jobs have ended or failed, and how: an outcome has taken effect if it is among them.
+SELECT h.id::text, h.fence, h.state, NULL FROM foliot.history h
+WHERE h.partition = :partition AND h.id = ANY (:ids::uuid[])
+UNION ALL
+SELECT a.job::text, a.fence, a.outcome, a.error FROM foliot.attempts a
+WHERE a.partition = :partition AND a.job = ANY (:ids::uuid[]);
 
 -- name: get_live_job
 SELECT id::text, kind, state, queue, namespace, priority, attempt, losses, generation, fence, created_at,
@@ -376,9 +417,12 @@ SELECT id::text, kind, 'dead', queue, namespace, priority, attempt, losses, gene
 FROM foliot.dead WHERE partition = :partition AND id = :id;
 
 -- name: list_ended_jobs
+-- As above; and the last day in any case, for ids that were made by a clock that is ahead.
 SELECT id::text, kind, state, queue, namespace, priority, attempt, losses, generation, fence, created_at,
        run_at, started_at, finished_at, session::text, key, reason, false, payload, result
-FROM foliot.history WHERE partition = :partition AND id = ANY (:ids::uuid[]) AND finished_at >= :since
+FROM foliot.history
+WHERE partition = :partition AND id = ANY (:ids::uuid[])
+  AND finished_at >= least(:since::timestamptz, coalesce(:now, now()) - interval '1 day')
 UNION ALL
 SELECT id::text, kind, 'dead', queue, namespace, priority, attempt, losses, generation, fence, created_at,
        run_at, started_at, finished_at, session::text, key, reason, false, payload, NULL::bytea

@@ -28,7 +28,8 @@ FROM foliot.sessions ORDER BY started_at;
 DELETE FROM foliot.sessions s
 WHERE s.expires_at <= coalesce(:now, now())
   AND NOT EXISTS (SELECT FROM foliot.jobs j WHERE j.partition = ANY (:partitions::smallint[])
-                    AND j.session = s.id AND j.state = 'running');
+                    AND j.session = s.id AND j.state = 'running')
+RETURNING s.id;
 
 -- name: list_leases
 SELECT l.partition, l.holder::text, l.expires_at > coalesce(:now, now()),

@@ -18,20 +18,30 @@ WHERE i.inhparent = 'foliot.history'::regclass ORDER BY c.relname;
 
 -- name: prune_default_history
 -- The default partition is emptied row by row; days are dropped whole.
-DELETE FROM foliot.history_default h
-WHERE (h.partition, h.id) IN (SELECT o.partition, o.id FROM foliot.history_default o
-                              WHERE o.finished_at < coalesce(:now, now()) - make_interval(secs => :keep)
-                              LIMIT :limit);
+WITH gone AS (
+    DELETE FROM foliot.history_default h
+    WHERE h.partition = :partition AND h.finished_at < coalesce(:now, now()) - make_interval(secs => :keep)
+      AND h.id = ANY (ARRAY(
+          SELECT o.id FROM foliot.history_default o
+          WHERE o.partition = :partition AND o.finished_at < coalesce(:now, now()) - make_interval(secs => :keep)
+          LIMIT :limit))
+    RETURNING 1
+)
+SELECT count(*) FROM gone;
 
 -- name: prune_attempts
 -- The attempts of a live or dead job stay as long as the job.
-DELETE FROM foliot.attempts a
-WHERE a.partition = :partition AND (a.job, a.fence) IN (
-    SELECT o.job, o.fence FROM foliot.attempts o
-    WHERE o.partition = :partition AND o.finished_at < coalesce(:now, now()) - make_interval(secs => :keep)
-      AND NOT EXISTS (SELECT FROM foliot.dead d WHERE d.partition = :partition AND d.id = o.job)
-      AND NOT EXISTS (SELECT FROM foliot.jobs j WHERE j.partition = :partition AND j.id = o.job)
-    LIMIT :limit);
+WITH gone AS (
+    DELETE FROM foliot.attempts a
+    WHERE a.partition = :partition AND (a.job, a.fence) IN (
+        SELECT o.job, o.fence FROM foliot.attempts o
+        WHERE o.partition = :partition AND o.finished_at < coalesce(:now, now()) - make_interval(secs => :keep)
+          AND NOT EXISTS (SELECT FROM foliot.dead d WHERE d.partition = :partition AND d.id = o.job)
+          AND NOT EXISTS (SELECT FROM foliot.jobs j WHERE j.partition = :partition AND j.id = o.job)
+        LIMIT :limit)
+    RETURNING 1
+)
+SELECT count(*) FROM gone;
 
 -- name: grade_server
 SELECT current_setting('server_version'), current_setting('fsync'), current_setting('synchronous_commit'),

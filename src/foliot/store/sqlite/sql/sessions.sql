@@ -25,15 +25,13 @@ FROM foliot_sessions ORDER BY started_at;
 
 -- name: prune_sessions
 -- Only when no running row names it: what reaping needs to know stays until it has been used.
+-- The first part is the look before a write.
+SELECT 1 FROM foliot_sessions WHERE expires_at <= :now LIMIT 1;
 DELETE FROM foliot_sessions
 WHERE expires_at <= :now
   AND NOT EXISTS (SELECT 1 FROM json_each(:partitions) p CROSS JOIN foliot_jobs j
                   WHERE j.partition = p.value AND j.session = foliot_sessions.id AND j.state = 'running')
 RETURNING id;
-
--- name: find_expired_session
--- Only here, for the look before a write.
-SELECT 1 FROM foliot_sessions WHERE expires_at <= :now LIMIT 1;
 
 -- name: list_leases
 SELECT l.partition, l.holder, l.expires_at > :now,

@@ -1,0 +1,222 @@
+"""`foliot bench`: what this machine can do with this store."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from foliot.cli.options import DEFAULT_OPTIONS, Options
+from foliot.cli.output import print_json, print_table
+from foliot.registry import check_seconds, check_whole
+
+if TYPE_CHECKING:
+    from foliot.config import Settings
+
+Switch = Annotated[bool, Parameter(negative="")]
+
+
+def drain(
+    *,
+    jobs: int = 200_000,
+    kind: Literal["async", "sync"] = "async",
+    processes: str = "2",
+    concurrency: str | None = None,
+    threads: str | None = None,
+    runs: int = 5,
+    floor: Switch = False,
+    backdrop: int = 0,
+    force: Switch = False,
+    options: Options = DEFAULT_OPTIONS,
+) -> None:
+    """How fast workers empty a full queue. Exit code 1: a job was not run exactly once.
+
+    Parameters
+    ----------
+    jobs
+        How many jobs are in the queue.
+    kind
+        Async functions, or sync ones in threads.
+    processes
+        How many worker processes to run.
+    concurrency
+        Jobs running at once in each process.
+    threads
+        Threads for sync functions in each process.
+    runs
+        How often; the median counts.
+    floor
+        Measure the limit of this machine too, in turns: the shipped statements alone.
+    backdrop
+        Compare with a store in which so many more jobs are scheduled for next month.
+    force
+        Run on a store that has jobs in it.
+    """
+    from foliot.bench.drain import Plan
+    from foliot.bench.drain import drain as run_drain
+
+    _check_counts(jobs=jobs, runs=runs)
+    check_whole("backdrop", backdrop, 0, 100_000_000, example="--backdrop 10000000")
+    settings = _load(options, processes, concurrency, threads)
+    plan = Plan(jobs=jobs, kind=kind, runs=runs, floor=floor, backdrop=backdrop, force=force)
+    _show(run_drain(settings, plan, _say), options)
+
+
+def submit(
+    *,
+    seconds: float = 3.0,
+    runs: int = 5,
+    batch: int = 1000,
+    threads: int = 32,
+    sustained: float | None = None,
+    processes: str = "2",
+    concurrency: str | None = None,
+    force: Switch = False,
+    options: Options = DEFAULT_OPTIONS,
+) -> None:
+    """How fast jobs are submitted: in batches, one by one, and from many threads.
+
+    Parameters
+    ----------
+    seconds
+        How long each measurement takes.
+    runs
+        How often; the median counts.
+    batch
+        Jobs in one submit_many.
+    threads
+        Threads that submit one by one.
+    sustained
+        Instead: submit and run at the same time, for so many seconds.
+    processes
+        Worker processes, for --sustained.
+    concurrency
+        Jobs running at once in each of them, for --sustained.
+    force
+        Run on a store that has jobs in it.
+    """
+    from foliot.bench.submit import Plan
+    from foliot.bench.submit import submit as run_submit
+    from foliot.bench.sustained import sustained as run_sustained
+
+    _check_counts(runs=runs, batch=batch, threads=threads)
+    settings = _load(options, processes, concurrency)
+    if sustained is not None:
+        check_seconds("sustained", sustained, least=1, most=86_400, example="--sustained 60")
+        _show(run_sustained(settings, sustained, _say, force=force), options)
+        return
+    check_seconds("seconds", seconds, least=0.01, most=3600, example="--seconds 3")
+    plan = Plan(seconds=seconds, runs=runs, batch=batch, threads=threads, force=force)
+    _show(run_submit(settings, plan, _say), options)
+
+
+def latency(
+    *,
+    jobs: int = 1000,
+    gap: float = 0.0075,
+    processes: str = "1",
+    concurrency: str | None = None,
+    force: Switch = False,
+    options: Options = DEFAULT_OPTIONS,
+) -> None:
+    """How soon an idle worker starts a job, from the return of submit.
+
+    Parameters
+    ----------
+    jobs
+        How many jobs are timed.
+    gap
+        Seconds between two submissions, give or take a third.
+    processes
+        How many worker processes to run.
+    concurrency
+        Jobs running at once in each process.
+    force
+        Run on a store that has jobs in it.
+    """
+    from foliot.bench.latency import Plan
+    from foliot.bench.latency import latency as run_latency
+
+    _check_counts(jobs=jobs)
+    check_seconds("gap", gap, least=0, most=60, example="--gap 0.0075")
+    settings = _load(options, processes, concurrency)
+    _show(run_latency(settings, Plan(jobs=jobs, gap=gap, force=force), _say), options)
+
+
+def idle(
+    *,
+    seconds: float = 30.0,
+    jobs: int = 1_000_000,
+    concurrency: str | None = None,
+    force: Switch = False,
+    options: Options = DEFAULT_OPTIONS,
+) -> None:
+    """What a worker with nothing to do costs, and whether its memory grows with the jobs it has run.
+
+    Parameters
+    ----------
+    seconds
+        How long it is watched doing nothing.
+    jobs
+        Jobs to run while watching its memory; 0 for none.
+    concurrency
+        Jobs running at once.
+    force
+        Run on a store that has jobs in it.
+    """
+    from foliot.bench.idle import Plan
+    from foliot.bench.idle import idle as run_idle
+
+    check_seconds("seconds", seconds, least=0.1, most=86_400, example="--seconds 30")
+    check_whole("jobs", jobs, 0, 100_000_000, example="--jobs 1000000")
+    settings = _load(options, "1", concurrency)
+    _show(run_idle(settings, Plan(seconds=seconds, jobs=jobs, force=force), _say), options)
+
+
+def _load(
+    options: Options, processes: str, concurrency: str | None, threads: str | None = None
+) -> Settings:
+    flags: dict[str, object] = {
+        "worker.processes": processes,
+        "worker.concurrency": concurrency,
+        "worker.threads": threads,
+    }
+    return options.load(flags).settings
+
+
+def _check_counts(**counts: int) -> None:
+    for name, value in counts.items():
+        check_whole(name, value, 1, 100_000_000, example=f"--{name} 1000")
+
+
+def _say(line: str) -> None:
+    """Progress, beside the result."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def _show(report: dict[str, object], options: Options) -> None:
+    if options.json:
+        print_json(report)
+        return
+    import msgspec
+
+    print_table(("measure", "value"), _rows(msgspec.to_builtins(report)))
+
+
+def _rows(value: object, name: str = "") -> list[tuple[str, str]]:
+    """Every number under its full name; of several alike, a line for each."""
+    if isinstance(value, dict):
+        start = f"{name}." if name else ""
+        return [row for key, item in value.items() for row in _rows(item, f"{start}{key}")]
+    if not isinstance(value, list):
+        return [(name, _text(value))]
+    if any(isinstance(item, dict) for item in value):
+        return [(name, ", ".join(" ".join(row) for row in _rows(item))) for item in value]
+    return [(name, ", ".join(_text(item) for item in value))]
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "-" if value is None else str(value)
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}"

@@ -1,0 +1,369 @@
+"""What must hold in every history, by the names of the list they come from. A break names the invariant.
+
+Each looks at one event and at what came before it. `check` walks a history; a `Checker` goes along with a run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from typing import Final
+
+from foliot.ids import JobId
+from foliot.model.job import End
+from machine.content import Live
+from machine.history import Cancel, Claim, Count, Event, Extend, Finish, Reap, Rest, Submit
+from machine.past import Grant, Past
+
+DEADLINE_GRACE: Final = (
+    10.0  # seconds past its timeout before a job is taken from a session that lives
+)
+Invariant = Callable[[Event, Past], None]
+INVARIANTS: Final[dict[str, Invariant]] = {}
+
+
+class InvariantBroken(AssertionError):
+    def __init__(self, name: str, details: str) -> None:
+        super().__init__(f"{name}: {details}")
+        self.name = name
+        self.details = details
+
+
+class Checker:
+    """Sees a run event by event. `only` some invariants, or all."""
+
+    def __init__(self, *only: str) -> None:
+        self._past = Past()
+        self._names = only or tuple(INVARIANTS)
+
+    def see(self, event: Event) -> None:
+        for name in self._names:
+            INVARIANTS[name](event, self._past)
+        self._past.see(event)
+
+
+def check(history: Iterable[Event], *only: str) -> None:
+    checker = Checker(*only)
+    for event in history:
+        checker.see(event)
+
+
+class _Named:
+    """Registers an invariant and gives it the way to say that it is broken."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self, invariant: Invariant) -> Invariant:
+        INVARIANTS[self.name] = invariant
+        return invariant
+
+    def expect(self, holds: object, details: str) -> None:
+        if not holds:
+            raise InvariantBroken(self.name, details)
+
+
+I1: Final = _Named("I1 no loss")
+I2: Final = _Named("I2 no phantom")
+I3: Final = _Named("I3 one submit")
+I4: Final = _Named("I4 one lease")
+I5: Final = _Named("I5 fences rise")
+I6: Final = _Named("I6 fenced out")
+I7: Final = _Named("I7 terminal stays")
+I8: Final = _Named("I8 completed once")
+I9: Final = _Named("I9 no unexplained duplicate")
+I10: Final = _Named("I10 not early")
+I12: Final = _Named("I12 attempts bounded")
+I13: Final = _Named("I13 dead letters kept")
+I14: Final = _Named("I14 priority")
+I15: Final = _Named("I15 order within a priority")
+I23: Final = _Named("I23 cancel")
+I24: Final = _Named("I24 pause")
+I27: Final = _Named("I27 conservation")
+
+
+@I1
+def no_loss(event: Event, past: Past) -> None:
+    """What was acknowledged is there; at rest, what lives has a reason to."""
+    told = past.acknowledged
+    if isinstance(event, Submit) and event.ids is not None:
+        told = told | set(event.ids)
+    there = {row.id for row in event.moment.after.rows}
+    for id in told - there:
+        I1.expect(past.forgettable(id), f"{id} was acknowledged and is gone")
+    if isinstance(event, Rest):
+        for row in event.moment.after.live:
+            I1.expect(_may_wait(row, event), f"{row.id} is {row.state} for ever: {row}")
+
+
+@I2
+def no_phantom(event: Event, past: Past) -> None:
+    """What is there or runs was submitted, as it is."""
+    sent = past.attempted
+    if isinstance(event, Submit):
+        sent = sent | {job.id: job for job in event.jobs}
+    for row in event.moment.after.rows:
+        I2.expect(row.id in sent, f"{row.id} was never submitted")
+        I2.expect(row.payload == sent[row.id].payload, f"{row.id} has another payload")
+    if isinstance(event, Claim):
+        for job in event.claimed:
+            I2.expect(job.id in sent, f"{job.id} runs and was never submitted")
+            I2.expect(job.payload == sent[job.id].payload, f"{job.id} runs with another payload")
+
+
+@I3
+def one_submit(event: Event, past: Past) -> None:
+    """One request, one job; one live job for a key; one answer, however often it is asked."""
+    after = event.moment.after
+    for id, count in Counter(row.id for row in event.moment.after.rows).items():
+        I3.expect(count == 1, f"{id} is there {count} times")
+    for payload, count in Counter(row.payload for row in event.moment.after.rows).items():
+        I3.expect(count == 1, f"the request {payload!r} has made {count} jobs")
+    keys = Counter(
+        (row.partition, row.namespace, row.kind, row.key) for row in after.live if row.key
+    )
+    for key, count in keys.items():
+        I3.expect(count == 1, f"{count} live jobs have the key {key}")
+    if isinstance(event, Submit) and event.ids is not None:
+        for job, id in zip(event.jobs, event.ids, strict=True):
+            known = past.replies.get(job.id, id)
+            I3.expect(known == id, f"{job.id} was answered with {known} and with {id}")
+
+
+@I4
+def one_lease(event: Event, past: Past) -> None:
+    """Nobody is granted what another still has, and nothing is taken back before its time."""
+    if isinstance(event, Claim):
+        for id, count in Counter(job.id for job in event.claimed).items():
+            I4.expect(count == 1, f"{id} was claimed {count} times at once")
+            grant = past.current(id)
+            if grant is not None and grant.open:
+                ends = _lease_end(grant, past)
+                I4.expect(
+                    ends <= event.moment.at,
+                    f"{id} was granted to {event.session} at {event.moment.at}, "
+                    f"while {grant.session} had it until {ends}",
+                )
+    if isinstance(event, Reap):
+        for grant in past.taken(event.moment.after):
+            ends = _lease_end(grant, past)
+            I4.expect(
+                ends <= event.moment.at,
+                f"{grant.job} was taken from {grant.session} at {event.moment.at}, "
+                f"and the lease was until {ends}",
+            )
+
+
+@I5
+def fences_rise(event: Event, past: Past) -> None:
+    for row in event.moment.after.rows:
+        known = past.fences.get(row.id, 0)
+        I5.expect(row.fence >= known, f"{row.id} has the fence {row.fence} after {known}")
+    if isinstance(event, Claim):
+        for job in event.claimed:
+            for grant in past.grants.get(job.id, ()):
+                I5.expect(
+                    job.fence > grant.fence,
+                    f"{job.id} was claimed with the fence {job.fence} after {grant.fence}",
+                )
+
+
+@I6
+def fenced_out(event: Event, past: Past) -> None:
+    """Only who holds a job changes it, with the fence of that claim; a lost session writes nothing."""
+    if isinstance(event, Extend) and event.extended:
+        expiry = past.expiry.get(event.session)
+        I6.expect(
+            expiry is not None and expiry > event.moment.at,
+            f"{event.session} was extended at {event.moment.at}, its lease was until {expiry}",
+        )
+    if isinstance(event, Finish):
+        for outcome in event.outcomes:
+            grant = past.current(outcome.id)
+            mine = (
+                grant is not None
+                and not grant.end
+                and (grant.fence, grant.session, grant.process)
+                == (outcome.fence, event.session, event.process)
+            )
+            accepted = outcome.id not in event.refused
+            I6.expect(
+                mine == accepted,
+                f"{outcome} of {event.process} was {'accepted' if accepted else 'refused'}; "
+                f"the job is held by {grant}",
+            )
+
+
+@I7
+def terminal_stays(event: Event, past: Past) -> None:
+    ended = {row.id: row for row in event.moment.after.ended}
+    for id, row in past.ended.items():
+        if not past.forgettable(id):
+            I7.expect(ended.get(id, row) == row, f"{row} became {ended.get(id)}")
+    for live in event.moment.after.live:
+        I7.expect(live.id not in past.ended, f"{live.id} had ended and is {live.state}")
+
+
+@I8
+def completed_once(event: Event, past: Past) -> None:
+    for id, count in Counter(row.id for row in event.moment.after.ended).items():
+        I8.expect(count == 1, f"{id} has ended {count} times")
+    if isinstance(event, Finish):
+        for outcome in event.accepted:
+            if outcome.end in (End.SUCCEED, End.CANCEL, End.BURY):
+                before = past.completions.get(outcome.id, 0)
+                I8.expect(before == 0, f"{outcome} was accepted after {before} others")
+
+
+@I9
+def no_unexplained_duplicate(event: Event, past: Past) -> None:
+    """Another attempt only after a recorded end of the last."""
+    if isinstance(event, Claim):
+        for job in event.claimed:
+            grant = past.current(job.id)
+            I9.expect(
+                grant is None or not grant.open,
+                f"{job.id} was claimed again and nobody recorded how {grant} ended",
+            )
+
+
+@I10
+def not_early(event: Event, past: Past) -> None:
+    if isinstance(event, Claim):
+        for job in event.claimed:
+            due = past.due.get(job.id, event.moment.at)
+            I10.expect(due <= event.moment.at, f"{job.id}, due {due}, started {event.moment.at}")
+
+
+@I12
+def attempts_bounded(event: Event, past: Past) -> None:
+    """Started attempts that were not lost with their session up to the maximum; losses below their limit."""
+    if not isinstance(event, Claim):
+        return
+    for job in event.claimed:
+        if job.id not in past.attempted:
+            continue
+        ends = Counter(grant.end for grant in past.grants.get(job.id, ()))
+        started = ends.total() - ends["unstarted"] - ends["lost"] + 1
+        most = past.attempted[job.id].max_attempts
+        I12.expect(started <= most, f"{job.id} started {started} times, of at most {most}")
+        limit = past.loss_limit
+        I12.expect(
+            limit is None or ends["lost"] < limit,
+            f"{job.id} started again after {ends['lost']} lost sessions, of at most {limit}",
+        )
+
+
+@I13
+def dead_letters_kept(event: Event, past: Past) -> None:
+    """With every attempt that failed. So are the attempts of what lives."""
+    after = event.moment.after
+    dead = {row.id for row in after.dead}
+    for id in past.buried:
+        I13.expect(id in dead, f"{id} is no longer among the dead")
+    recorded = {(row.job, row.fence) for row in after.attempts}
+    for id in (*(row.id for row in after.live), *dead):
+        for fence in past.failures.get(id, ()):
+            I13.expect((id, fence) in recorded, f"{id} lost its attempt {fence}")
+
+
+@I14
+def priority(event: Event, past: Past) -> None:
+    for job, left in _passed_over(event, past):
+        mine, other = past.attempted[job].priority, past.attempted[left].priority
+        I14.expect(mine <= other, f"{job} ({mine}) was claimed before {left} ({other})")
+
+
+@I15
+def order_within_a_priority(event: Event, past: Past) -> None:
+    """By due time, then id; and no more than was asked for."""
+    if isinstance(event, Claim):
+        count = len(event.claimed)
+        I15.expect(count <= event.room, f"{count} claimed, {event.room} asked for")
+        lanes = Counter(
+            past.attempted[job.id].lane for job in event.claimed if job.id in past.attempted
+        )
+        for share in event.shares:
+            taken = lanes[share.lane.number]
+            I15.expect(taken <= share.quota, f"{taken} from {share.lane}, the quota {share.quota}")
+    for job, left in _passed_over(event, past):
+        if past.attempted[job].priority == past.attempted[left].priority:
+            mine, other = (past.due[job], job), (past.due[left], left)
+            I15.expect(mine < other, f"{mine} was claimed before {other}")
+
+
+@I23
+def cancel(event: Event, past: Past) -> None:
+    """No attempt starts after it; what was not running has ended, what was ends with its attempt."""
+    asked = past.cancelled
+    if isinstance(event, Claim):
+        for job in event.claimed:
+            I23.expect(job.id not in asked, f"{job.id} was cancelled and started")
+    if isinstance(event, Cancel):
+        asked = asked | set(event.states)
+    for row in event.moment.after.live:
+        if row.id in asked:
+            I23.expect(row.state == "running", f"{row.id} was cancelled and is {row.state}")
+            I23.expect(row.cancel_requested, f"{row.id} was cancelled and does not know it")
+    for ended in event.moment.after.dead:
+        I23.expect(ended.id not in asked, f"{ended.id} was cancelled and is dead")
+
+
+@I24
+def pause(event: Event, past: Past) -> None:
+    if isinstance(event, Claim):
+        for job in event.claimed:
+            sent = past.attempted.get(job.id)
+            since = past.paused.get(sent.queue) if sent else None
+            I24.expect(
+                since is None or event.moment.began < since,
+                f"{job.id} started in a pause of its queue",
+            )
+
+
+@I27
+def conservation(event: Event, past: Past) -> None:
+    """What was ever there is there in one state, and counted so."""
+    there = {row.id for row in event.moment.after.rows}
+    for id in past.born - there:
+        I27.expect(past.forgettable(id), f"{id} was there and is gone")
+    if isinstance(event, Count):
+        counted = {str(state): count for state, count in event.counts.items() if count}
+        kept = dict(Counter(row.state for row in event.moment.after.rows))
+        I27.expect(counted == kept, f"counted {counted}, there are {kept}")
+
+
+def _may_wait(row: Live, event: Event) -> bool:
+    at, after = event.moment.at, event.moment.after
+    match row.state:
+        case "scheduled":
+            return row.run_at > at
+        case "ready":
+            return row.queue in after.paused
+        case "running":
+            return any(s.id == row.session and s.expires_at > at for s in after.sessions)
+    return row.state == "held"
+
+
+def _lease_end(grant: Grant, past: Past) -> datetime:
+    """Whichever comes first: the end of the session's lease, or the job's own deadline."""
+    ends = past.expiry.get(grant.session, grant.at)
+    job = past.attempted.get(grant.job)
+    if job is None or job.timeout is None:
+        return ends
+    return min(ends, grant.at + timedelta(seconds=job.timeout + DEADLINE_GRACE))
+
+
+def _passed_over(event: Event, past: Past) -> Iterable[tuple[JobId, JobId]]:
+    """Pairs of a claimed job and one of its lane, of lower place, that was ready all the while."""
+    if not isinstance(event, Claim):
+        return
+    still = {(row.id, row.fence) for row in event.moment.after.live if row.state == "ready"}
+    ready = [row for row in event.moment.before.live if row.state == "ready"]
+    left = [row for row in ready if (row.id, row.fence) in still and row.id in past.attempted]
+    homes = {row.id: (row.partition, row.lane) for row in ready}
+    for job in event.claimed:
+        if job.id in past.attempted:
+            home = homes.get(job.id)
+            yield from ((job.id, row.id) for row in left if (row.partition, row.lane) == home)

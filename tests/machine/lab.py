@@ -1,0 +1,269 @@
+"""A store under observation: everything asked of it is written down, with what was in it before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Final
+
+from foliot.ids import SLOTS, Ids, JobId, SessionId
+from foliot.model.job import ClaimedJob, End, JobState, NewJob, Outcome
+from foliot.model.lane import lane_of
+from foliot.model.session import NewSession
+from foliot.store import port
+from foliot.store.port import Heart, Reaped, Share, Store
+from machine.content import Content, Reader
+from machine.history import (
+    Cancel,
+    Claim,
+    Close,
+    Count,
+    Event,
+    Extend,
+    Finish,
+    Moment,
+    Open,
+    Other,
+    Pause,
+    Prune,
+    Reap,
+    Rest,
+    Resume,
+    Submit,
+)
+from machine.invariants import Checker
+
+LEASE: Final = 30.0
+LOSS_LIMIT: Final = 3
+QUEUES: Final = ("default", "mail")
+
+
+class Lab:
+    """`now` tells the store's time. With a checker, every event is checked at once."""
+
+    def __init__(
+        self,
+        store: Store,
+        reader: Reader,
+        ids: Ids,
+        now: Callable[[], datetime],
+        *,
+        checker: Checker | None = None,
+    ) -> None:
+        self.store = store
+        self.history: list[Event] = []
+        self._reader = reader
+        self._ids = ids
+        self._now = now
+        self._checker = checker
+        self._order = 0
+        self._requests = 0
+        self._hearts: dict[SessionId, Heart] = {}
+        self.content = reader.read()
+
+    def new_job(self, partition: int = 0, **fields: object) -> NewJob:
+        """Its payload names the request it was made for, so that a second job for it shows."""
+        self._requests += 1
+        slot = -(-partition * SLOTS // self.store.partitions)
+        given = {
+            "kind": "echo",
+            "payload": b'{"request":%d}' % self._requests,
+            "lane": lane_of(str(fields.get("queue", "default"))).number,
+            **fields,
+        }
+        return NewJob(self._ids.job(slot), **given)  # type: ignore[arg-type]
+
+    async def submit(
+        self, *jobs: NewJob, partition: int = 0, resend: bool = False, reply: bool = True
+    ) -> list[JobId]:
+        began = self._begin()
+        ids = await self.store.jobs.submit(partition, jobs, resend=resend)
+        self.record(Submit(self._moment(*began), jobs, tuple(ids) if reply else None))
+        return ids
+
+    def submit_in_vain(self, *jobs: NewJob) -> None:
+        """The request was lost, and nobody can tell."""
+        self.record(Submit(self._moment(*self._begin()), jobs, None))
+
+    async def cycle(
+        self,
+        session: SessionId,
+        *outcomes: Outcome,
+        partition: int = 0,
+        shares: Sequence[Share] = (),
+        room: int = 0,
+        process: str | None = None,
+    ) -> port.Cycle:
+        began = self._begin()
+        cycle = await self.store.jobs.finish_and_claim(
+            partition, session, outcomes=outcomes, shares=shares, room=room
+        )
+        self.record_cycle(began, session, outcomes, shares, room, cycle, process=process)
+        return cycle
+
+    async def claim(
+        self,
+        session: SessionId,
+        room: int = 10,
+        *,
+        partition: int = 0,
+        queues: Sequence[str] = QUEUES[:1],
+        process: str | None = None,
+    ) -> list[ClaimedJob]:
+        shares = [Share(lane_of(queue), room) for queue in queues]
+        return (
+            await self.cycle(
+                session, partition=partition, shares=shares, room=room, process=process
+            )
+        ).claimed
+
+    async def finish(
+        self,
+        session: SessionId,
+        job: ClaimedJob,
+        end: End = End.SUCCEED,
+        *,
+        delay: float = 0.0,
+        reason: str | None = None,
+        process: str | None = None,
+    ) -> bool:
+        """Whether it was accepted."""
+        outcome = Outcome(job.id, job.fence, end, delay=delay, reason=reason)
+        return not (await self.cycle(session, outcome, process=process)).refused
+
+    async def cancel(self, *ids: JobId, partition: int = 0) -> dict[JobId, JobState]:
+        began = self._begin()
+        states = await self.store.jobs.cancel(partition, ids)
+        self.record(Cancel(self._moment(*began), states))
+        return states
+
+    async def admit(self, partition: int = 0, *, limit: int = 100) -> list[int]:
+        began = self._begin()
+        lanes = await self.store.jobs.admit(partition, limit=limit)
+        self.record(Other(self._moment(*began), "admit"))
+        return lanes
+
+    async def admit_kinds(self, kinds: Sequence[str], *, partition: int = 0) -> list[int]:
+        began = self._begin()
+        lanes = await self.store.jobs.admit_kinds(partition, kinds)
+        self.record(Other(self._moment(*began), "admit_kinds"))
+        return lanes
+
+    async def reap(
+        self,
+        sessions: Sequence[SessionId],
+        *,
+        partition: int = 0,
+        limit: int = 100,
+        loss_limit: int = LOSS_LIMIT,
+    ) -> Reaped:
+        began = self._begin()
+        reaped = await self.store.jobs.reap(partition, sessions, limit=limit, loss_limit=loss_limit)
+        self.record(Reap(self._moment(*began), tuple(sessions), loss_limit, reaped))
+        return reaped
+
+    async def find_and_reap(self) -> None:
+        """As the duty does it."""
+        for partition, sessions in (await self.store.jobs.find_lost()).items():
+            await self.reap(sessions, partition=partition)
+
+    async def open(self, session: SessionId | None = None, *, lease: float = LEASE) -> SessionId:
+        began = self._begin()
+        id = session or self._ids.session()
+        await self.store.sessions.open(
+            NewSession(
+                id=id, host="here", pid=1, version="0", queues=(), kinds=("echo",), duties=False
+            ),
+            lease=lease,
+        )
+        self.record(Open(self._moment(*began), id, lease))
+        return id
+
+    def extend(
+        self, session: SessionId, executing: Sequence[JobId] = (), *, lease: float = LEASE
+    ) -> bool:
+        began = self._begin()
+        if session not in self._hearts:
+            self._hearts[session] = self.store.sessions.heart(session, lease=lease)
+        extended = self._hearts[session].extend(executing)
+        self.record(Extend(self._moment(*began), session, lease, extended))
+        return extended
+
+    async def close_session(self, session: SessionId) -> None:
+        began = self._begin()
+        await self.store.sessions.close(session)
+        self.record(Close(self._moment(*began), session))
+
+    async def prune_sessions(self) -> int:
+        began = self._begin()
+        count = await self.store.sessions.prune()
+        self.record(Other(self._moment(*began), "prune_sessions"))
+        return count
+
+    async def pause(self, queue: str) -> None:
+        began = self._begin()
+        await self.store.queues.pause(queue)
+        self.record(Pause(self._moment(*began), queue))
+
+    async def resume(self, queue: str) -> None:
+        began = self._begin()
+        await self.store.queues.resume(queue)
+        self.record(Resume(self._moment(*began), queue))
+
+    async def prune(self, keep: float) -> None:
+        began = self._begin()
+        await self.store.upkeep.prune(keep=keep, limit=100)
+        self.record(Prune(self._moment(*began), keep))
+
+    async def count(self) -> dict[JobState, int]:
+        began = self._begin()
+        counts = await self.store.jobs.count()
+        self.record(Count(self._moment(*began), counts))
+        return counts
+
+    def rest(self) -> None:
+        self.record(Rest(self._moment(*self._begin())))
+
+    def begin(self) -> tuple[int, Content]:
+        """For what is done past the store's adapter, or over several steps: pass it to `record_cycle`."""
+        return self._begin()
+
+    def record_cycle(
+        self,
+        began: tuple[int, Content],
+        session: SessionId,
+        outcomes: Sequence[Outcome],
+        shares: Sequence[Share],
+        room: int,
+        cycle: port.Cycle,
+        *,
+        process: str | None = None,
+    ) -> None:
+        who = process or session
+        moment = self._moment(*began)
+        if outcomes:
+            refused = tuple(cycle.refused)
+            self.record(Finish(moment, who, session, tuple(outcomes), refused))
+        if shares:
+            claimed = tuple(cycle.claimed)
+            self.record(Claim(moment, who, session, tuple(shares), room, claimed))
+
+    def record(self, event: Event) -> None:
+        self.history.append(event)
+        if self._checker is not None:
+            self._checker.see(event)
+
+    def close(self) -> None:
+        for heart in self._hearts.values():
+            heart.close()
+
+    def _begin(self) -> tuple[int, Content]:
+        self._order += 1
+        return self._order, self.content
+
+    def _moment(self, began: int, before: Content) -> Moment:
+        self._order += 1
+        self.content = self._reader.read()
+        return Moment(
+            at=self._now(), began=began, ended=self._order, before=before, after=self.content
+        )

@@ -1,0 +1,477 @@
+"""The state machine: one store, the model of it, and workers that come, go, die and come back from the dead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from datetime import timedelta
+from typing import Any, Final, TypeVar
+
+import msgspec
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from foliot.ids import JobId, SessionId
+from foliot.model.job import ClaimedJob, End, NewJob, Outcome
+from foliot.model.lane import lane_of
+from foliot.store.port import Cycle, Share
+from machine.invariants import Checker
+from machine.lab import LEASE, LOSS_LIMIT, QUEUES, Lab
+from machine.model import Model
+from machine.stage import Stage
+
+T = TypeVar("T")
+_MOST_WORKERS: Final = 4
+_MOST_JOBS: Final = 40
+
+WHICH = st.integers(0, 11)  # of whatever there is, modulo how many there are
+WHERE = st.integers(0, 1)  # the first partition or the last
+END = st.sampled_from(["fail", "succeed", "release", "lose", "cancel", "hold"])
+DELAY = st.sampled_from([0.0, 3.0, 20.0])
+QUEUE = st.sampled_from(QUEUES)
+TIMEOUT = st.sampled_from([None, 5.0])
+ATTEMPTS = st.sampled_from([2, 1, 3])
+LANES = st.sampled_from([QUEUES, QUEUES[:1], QUEUES[::-1]])
+
+
+class Worker(msgspec.Struct):
+    session: SessionId
+    held: dict[JobId, ClaimedJob] = msgspec.field(default_factory=dict)
+
+
+class StoreMachine(RuleBasedStateMachine):
+    def __init__(self, stage: Stage) -> None:
+        super().__init__()
+        stage.reader.clear()
+        self.stage = stage
+        self.clock = stage.clock
+        self.lab = Lab(stage.store, stage.reader, stage.ids, stage.clock.now, checker=Checker())
+        self.model = Model(stage.clock.now)
+        self.homes = sorted({0, stage.store.partitions - 1})
+        self.workers: list[Worker] = []
+        self.zombies: list[Worker] = []
+        self.claims: list[tuple[SessionId, ClaimedJob]] = []
+        self.known: list[tuple[int, JobId]] = []
+        self.unknown: list[tuple[int, tuple[NewJob, ...]]] = []
+        self.lost: dict[int, list[SessionId]] = {}
+        self.broken = False
+
+    @initialize(count=st.integers(1, 3), timeout=TIMEOUT, max_attempts=ATTEMPTS)
+    def begin(self, count: int, timeout: float | None, max_attempts: int) -> None:
+        """Two workers and something to do, so that no run is spent on getting there."""
+        self.open()
+        self.open()
+        self.submit(count, 0, QUEUES[0], 2, None, None, max_attempts, timeout, "answered")
+
+    # -- what clients do
+
+    @precondition(lambda self: len(self.known) < _MOST_JOBS)
+    @rule(
+        count=st.integers(1, 3),
+        where=WHERE,
+        queue=QUEUE,
+        priority=st.integers(1, 3),
+        after=st.sampled_from([None, None, None, -5, 5, 20]),
+        key=st.sampled_from([None, None, "a", "b"]),
+        max_attempts=ATTEMPTS,
+        timeout=TIMEOUT,
+        fate=st.sampled_from(["answered", "answered", "answered", "unanswered", "unsent"]),
+    )
+    def submit(
+        self,
+        count: int,
+        where: int,
+        queue: str,
+        priority: int,
+        after: int | None,
+        key: str | None,
+        max_attempts: int,
+        timeout: float | None,
+        fate: str,
+    ) -> None:
+        home = self._home(where)
+        run_at = None if after is None else self.clock.now() + timedelta(seconds=after)
+        jobs = tuple(
+            self.lab.new_job(
+                home,
+                kind=("echo", "copy")[number % 2],
+                queue=queue,
+                priority=priority,
+                run_at=run_at,
+                key=key,
+                max_attempts=max_attempts,
+                timeout=timeout,
+            )
+            for number in range(count)
+        )
+        self.known += [(home, job.id) for job in jobs]
+        if fate == "unsent":
+            self.lab.submit_in_vain(*jobs)
+        else:
+            self._submit(home, jobs, answered=fate == "answered")
+        if fate != "answered":
+            self.unknown.append((home, jobs))
+
+    @precondition(lambda self: self.unknown)
+    @rule(which=WHICH, answered=st.booleans())
+    def resend(self, which: int, answered: bool) -> None:
+        home, jobs = self.unknown[which % len(self.unknown)]
+        self._submit(home, jobs, answered=answered, resend=True)
+        if answered:
+            self.unknown.remove((home, jobs))
+
+    @precondition(lambda self: self.model.live)
+    @rule(first=WHICH, second=WHICH)
+    def cancel(self, first: int, second: int) -> None:
+        home, id = self._pick(self.known, first)
+        other_home, other = self._pick(self.known, second)
+        ids = list(dict.fromkeys([id, other])) if other_home == home else [id]
+        found = self._run(self.lab.cancel(*ids, partition=home))
+        self._same(found, self.model.cancel(home, ids))
+
+    @precondition(lambda self: not self.model.paused and self.model.live)
+    @rule(queue=QUEUE)
+    def pause(self, queue: str) -> None:
+        self._run(self.lab.pause(queue))
+        self.model.paused.add(queue)
+
+    @precondition(lambda self: self.model.paused)
+    @rule(queue=QUEUE)
+    def resume(self, queue: str) -> None:
+        self._run(self.lab.resume(queue))
+        self.model.paused.discard(queue)
+
+    # -- what workers do
+
+    @precondition(lambda self: len(self.workers) < _MOST_WORKERS)
+    @rule()
+    def open(self) -> None:
+        session = self._run(self.lab.open())
+        self.model.open(session, lease=LEASE)
+        self.workers.append(Worker(session))
+
+    @precondition(lambda self: self.workers and self.model.ready_lanes())
+    @rule(which=WHICH, where=WHERE, room=st.integers(1, 4))
+    def claim(self, which: int, where: int, room: int) -> None:
+        self.work(which, where, [], 0.0, QUEUES, room, room, answered=True)
+
+    @precondition(lambda self: any(worker.held for worker in self.workers))
+    @rule(which=WHICH, end=END, delay=DELAY)
+    def finish(self, which: int, end: str, delay: float) -> None:
+        busy = [worker for worker in self.workers if worker.held]
+        worker = self._pick(busy, which)
+        home = next(home for home, id in self.known if id in worker.held)
+        where = self.homes.index(home)
+        self.work(self.workers.index(worker), where, [end], delay, QUEUES, 1, 0, answered=True)
+
+    @precondition(lambda self: self.workers and self.model.live)
+    @rule(
+        which=WHICH,
+        where=WHERE,
+        ends=st.lists(END, max_size=3),
+        delay=DELAY,
+        queues=LANES,
+        quota=st.integers(1, 3),
+        room=st.integers(0, 4),
+        answered=st.booleans(),
+    )
+    def work(
+        self,
+        which: int,
+        where: int,
+        ends: list[str],
+        delay: float,
+        queues: Sequence[str],
+        quota: int,
+        room: int,
+        answered: bool,
+    ) -> None:
+        """Finish some of what it holds, claim some more."""
+        worker, home = self._pick(self.workers, which), self._home(where)
+        mine = [job for job in worker.held.values() if self._lives_in(job.id, home)]
+        outcomes = [_outcome(job, end, delay) for job, end in zip(mine, ends, strict=False)]
+        shares = [Share(lane_of(queue), quota) for queue in queues] if room else []
+        cycle = self._cycle(worker.session, home, outcomes, shares, room)
+        if answered:
+            for outcome in outcomes:
+                worker.held.pop(outcome.id, None)
+            worker.held.update({job.id: job for job in cycle.claimed})
+            return
+        if outcomes:
+            self._ask_what_settled(worker, home, outcomes, cycle.refused)
+
+    @precondition(lambda self: self._unaware())
+    @rule(which=WHICH)
+    def reconcile(self, which: int) -> None:
+        """Release what the store thinks is ours and we do not hold; hear of cancelled ones."""
+        worker = self._pick(self._unaware(), which)
+        rows = self._run(self.lab.store.jobs.running(worker.session))
+        expected = self.model.running(worker.session)
+        self._same(sorted(rows, key=lambda r: r.id), sorted(expected, key=lambda r: r.id))
+        for row in rows:
+            held = worker.held.get(row.id)
+            if held is None or held.fence != row.fence:
+                outcome = Outcome(row.id, row.fence, End.RELEASE)
+                self._cycle(worker.session, row.partition, [outcome], [], 0)
+
+    @precondition(lambda self: self.workers)
+    @rule(which=WHICH, mask=st.integers(0, 7))
+    def extend(self, which: int, mask: int) -> None:
+        worker = self._pick(self.workers, which)
+        executing = [id for bit, id in enumerate(worker.held) if mask >> (bit % 3) & 1]
+        extended = self._guard(lambda: self.lab.extend(worker.session, executing))
+        self._same(extended, self.model.extend(worker.session, executing, lease=LEASE))
+        if not extended:
+            self._bury(worker)
+
+    @precondition(lambda self: self.workers)
+    @rule(mask=st.integers(0, 7), seconds=st.sampled_from([16, 4, 1]))
+    def beat(self, mask: int, seconds: int) -> None:
+        """Time passes, and all live on."""
+        for which in reversed(range(len(self.workers))):
+            self.extend(which, mask)
+        self.clock.advance(seconds)
+
+    @precondition(lambda self: self.workers)
+    @rule(which=WHICH, mask=st.integers(0, 7), noticed=st.booleans())
+    def crash(self, which: int, mask: int, noticed: bool) -> None:
+        """One is gone, the others live on until everybody can see it."""
+        self._bury(self._pick(self.workers, which))
+        if noticed:
+            self.beat(mask, 16) if self.workers else self.clock.advance(16)
+            self.beat(mask, 16) if self.workers else self.clock.advance(16)
+            self.tick()
+
+    @precondition(lambda self: len(self.workers) > 1)
+    @rule(which=WHICH)
+    def leave(self, which: int) -> None:
+        """In good order: what it holds is given back, then its session is closed."""
+        worker = self._pick(self.workers, which)
+        for home in self.homes:
+            mine = [job for job in worker.held.values() if self._lives_in(job.id, home)]
+            outcomes = [Outcome(job.id, job.fence, End.RELEASE) for job in mine]
+            if outcomes:
+                self._cycle(worker.session, home, outcomes, [], 0)
+        self._run(self.lab.close_session(worker.session))
+        self.model.close_session(worker.session)
+        worker.held.clear()
+        self._bury(worker)
+
+    @precondition(lambda self: any(worker.held for worker in self.zombies))
+    @rule(which=WHICH, where=WHERE, ends=st.lists(END, max_size=3), room=st.integers(0, 1))
+    def come_back(self, which: int, where: int, ends: list[str], room: int) -> None:
+        """A worker that was thought dead goes on where it stopped."""
+        worker = self._pick([worker for worker in self.zombies if worker.held], which)
+        home = self._home(where)
+        mine = [job for job in worker.held.values() if self._lives_in(job.id, home)]
+        outcomes = [_outcome(job, end, 3.0) for job, end in zip(mine, ends, strict=False)]
+        shares = [Share(lane_of(QUEUES[0]), 1)] if room else []
+        cycle = self._cycle(worker.session, home, outcomes, shares, room)
+        worker.held.update({job.id: job for job in cycle.claimed})
+
+    @precondition(lambda self: self.claims and self.workers)
+    @rule(which=WHICH, who=WHICH, end=st.sampled_from(["succeed", "fail", "release"]))
+    def say_it_again(self, which: int, who: int, end: str) -> None:
+        """An old outcome once more, from whoever it was, or somebody else."""
+        session, job = self._pick(self.claims, which)
+        sender = self._pick([session, *(w.session for w in self.workers)], who)
+        held = self.model.live.get(job.id)
+        if held is not None and (held.fence, held.session) == (job.fence, sender):
+            return  # it is current: that is `work`
+        home = next(home for home, id in self.known if id == job.id)
+        self._cycle(sender, home, [_outcome(job, end, 3.0)], [], 0)
+
+    # -- what the duties do
+
+    @rule(seconds=st.sampled_from([4, 16, 31]))
+    def advance(self, seconds: int) -> None:
+        """Time passes, and nobody beats."""
+        self.clock.advance(seconds)
+
+    @precondition(lambda self: self.model.due_in())
+    @rule(where=WHERE, limit=st.sampled_from([100, 1, 2]))
+    def admit(self, where: int, limit: int) -> None:
+        home = self._home(where)
+        lanes = self._run(self.lab.admit(home, limit=limit))
+        self._same(sorted(lanes), sorted(self.model.admit(home, limit=limit)))
+
+    @precondition(lambda self: any(row.hold for row in self.model.live.values()))
+    @rule(where=WHERE, kinds=st.sampled_from([["echo"], ["copy", "echo"], ["copy", "copy"]]))
+    def admit_kinds(self, where: int, kinds: list[str]) -> None:
+        home = self._home(where)
+        lanes = self._run(self.lab.admit_kinds(kinds, partition=home))
+        self._same(sorted(lanes), sorted(self.model.admit_kinds(home, kinds)))
+
+    @precondition(lambda self: self.model.find_lost())
+    @rule()
+    def find_lost(self) -> None:
+        """What it finds may be used much later: a lost session stays lost."""
+        self.lost = self._run(self.lab.store.jobs.find_lost())
+        found = {home: set(sessions) for home, sessions in self.lost.items()}
+        self._same(found, self.model.find_lost())
+
+    @precondition(lambda self: self.lost and self.model.find_lost())
+    @rule(limit=st.sampled_from([100, 1]))
+    def reap(self, limit: int) -> None:
+        for home, sessions in self.lost.items():
+            self._reap(home, sessions, limit)
+
+    @precondition(lambda self: self.model.find_lost() or self.model.due_in())
+    @rule()
+    def tick(self) -> None:
+        """All duties, as a scheduler does them."""
+        self.peek()
+        self.find_lost()
+        self.reap(100)
+        for home in self.homes:
+            self.admit(self.homes.index(home), 100)
+
+    @precondition(lambda self: self.model.expired())
+    @rule()
+    def prune_sessions(self) -> None:
+        self._same(self._run(self.lab.prune_sessions()), self.model.prune_sessions())
+
+    def peek(self) -> None:
+        peek = self._run(self.lab.store.jobs.peek())
+        self._same(len(peek.ready), len(set(peek.ready)))
+        self._same(set(peek.ready), self.model.ready_lanes())
+        self._same(peek.due_in, self.model.due_in())
+
+    # -- what must be so
+
+    @invariant()
+    def the_same_rows(self) -> None:
+        self._same(self.lab.content, self.model.content())
+
+    def teardown(self) -> None:
+        try:
+            if not self.broken:
+                self._come_to_rest()
+        finally:
+            self.lab.close()
+
+    def _come_to_rest(self) -> None:
+        """No more faults: everything must end."""
+        self.clock.advance(1000)
+        for queue in QUEUES:
+            self.resume(queue)
+        worker = Worker(self._run(self.lab.open()))
+        self.model.open(worker.session, lease=LEASE)
+        self.tick()
+        for where, home in enumerate(self.homes):
+            self.admit_kinds(where, ["echo", "copy"])
+            shares = [Share(lane_of(queue), 1000) for queue in QUEUES]
+            claimed = self._cycle(worker.session, home, [], shares, 1000).claimed
+            outcomes = [Outcome(job.id, job.fence, result=b"1") for job in claimed]
+            self._cycle(worker.session, home, outcomes, [], 0)
+        self._guard(self.lab.rest)
+        self._run(self.lab.count())
+        self._same(self.lab.content.live, ())
+        self.the_same_rows()
+
+    def _unaware(self) -> list[Worker]:
+        """Those that do not know of all that the store thinks they run."""
+        return [
+            worker
+            for worker in self.workers
+            if {row.id for row in self.model.running(worker.session)} - set(worker.held)
+        ]
+
+    def _home(self, where: int) -> int:
+        return self.homes[where % len(self.homes)]
+
+    def _lives_in(self, id: JobId, home: int) -> bool:
+        return (home, id) in self.known
+
+    def _pick(self, some: Sequence[T], which: int) -> T:
+        return some[which % len(some)]
+
+    def _submit(
+        self, home: int, jobs: tuple[NewJob, ...], *, answered: bool, resend: bool = False
+    ) -> None:
+        ids = self._run(self.lab.submit(*jobs, partition=home, resend=resend, reply=answered))
+        expected = self.model.submit(home, jobs, resend=resend)
+        for job, id, own in zip(jobs, ids, expected, strict=True):
+            # What has ended may be answered by what has its key now: test_resend.py is stricter.
+            if id != self.model.has_key(home, job) or not self.model.has_ended(job.id):
+                self._same(id, own)
+
+    def _cycle(
+        self,
+        session: SessionId,
+        home: int,
+        outcomes: Sequence[Outcome],
+        shares: Sequence[Share],
+        room: int,
+    ) -> Cycle:
+        cycle = self._run(
+            self.lab.cycle(session, *outcomes, partition=home, shares=shares, room=room)
+        )
+        self._same(sorted(cycle.refused), sorted(self.model.finish(session, outcomes)))
+        self._same(cycle.claimed, self.model.claim(home, session, shares, room))
+        self.claims += [(session, job) for job in cycle.claimed]
+        return cycle
+
+    def _ask_what_settled(
+        self, worker: Worker, home: int, outcomes: list[Outcome], refused: list[JobId]
+    ) -> None:
+        """At least what took effect and left a trace, at most what nobody will accept any more."""
+        settled = self._run(self.lab.store.jobs.settled(home, outcomes))
+        least = {
+            outcome.id
+            for outcome in outcomes
+            if outcome.id not in refused and outcome.end not in (End.RELEASE, End.HOLD)
+        }
+        self._same(least - settled, set())
+        self._same(settled - self.model.over(outcomes), set())
+        for id in settled:
+            worker.held.pop(id, None)
+
+    def _reap(self, home: int, sessions: Sequence[SessionId], limit: int) -> None:
+        lost = self.model.reapable(home, sessions)
+        reaped = self._run(
+            self.lab.reap(sessions, partition=home, limit=limit, loss_limit=LOSS_LIMIT)
+        )
+        # Which of them, if not all, is not said.
+        running = [row.id for row in self.lab.content.live if row.state == "running"]
+        taken = [id for id in lost if id not in running]
+        self._same(len(taken), min(limit, len(lost)))
+        self._same(reaped, self.model.reap(taken, sessions, loss_limit=LOSS_LIMIT))
+
+    def _bury(self, worker: Worker) -> None:
+        self.workers.remove(worker)
+        self.zombies.append(worker)
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._guard(lambda: self.stage.loop.run(work))
+
+    def _guard(self, work: Callable[[], T]) -> T:
+        try:
+            return work()
+        except BaseException:
+            self.broken = True
+            raise
+
+    def _same(self, real: object, expected: object) -> None:
+        if real != expected:
+            self.broken = True
+            raise AssertionError(f"the store: {real}\nthe model: {expected}")
+
+
+def _outcome(job: ClaimedJob, end: str, delay: float) -> Outcome:
+    """As a worker decides it."""
+    match end:
+        case "succeed":
+            return Outcome(job.id, job.fence, result=b'"done"')
+        case "cancel":
+            return Outcome(job.id, job.fence, End.CANCEL, reason="requested")
+        case "release":
+            return Outcome(job.id, job.fence, End.RELEASE)
+        case "hold":
+            return Outcome(job.id, job.fence, End.HOLD, reason="unknown_kind")
+        case "lose":
+            last, reason = job.losses + 1 >= LOSS_LIMIT, "worker_lost"
+        case _:
+            last, reason = job.last_attempt, "failed"
+    return Outcome(
+        job.id, job.fence, End.BURY if last else End.RETRY, delay=delay, reason=reason, error="no"
+    )

@@ -1,0 +1,408 @@
+"""The store as it should be: plain dictionaries, no SQL, no concurrency. It says what each call must answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from msgspec.structs import replace
+
+from foliot.ids import JobId, SessionId
+from foliot.model.job import ClaimedJob, End, JobState, NewJob, Outcome
+from foliot.model.lane import Lane
+from foliot.store.port import Reaped, RunningJob, Share
+from machine.content import Beat, Content, Ended, Failure, Live
+from machine.invariants import DEADLINE_GRACE
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_WAITING: Final = ("scheduled", "held", "ready")
+
+
+class Model:
+    def __init__(self, now: Callable[[], datetime]) -> None:
+        self._now = now
+        self.live: dict[JobId, Live] = {}
+        self.history: dict[JobId, Ended] = {}
+        self.dead: dict[JobId, Ended] = {}
+        self.attempts: dict[tuple[JobId, int], Failure] = {}
+        self.sessions: dict[SessionId, Beat] = {}
+        self.paused: set[str] = set()
+
+    def content(self) -> Content:
+        return Content(
+            tuple(sorted(self.live.values(), key=lambda row: (row.partition, row.id))),
+            tuple(sorted(self.history.values(), key=lambda row: (row.partition, row.id))),
+            tuple(sorted(self.dead.values(), key=lambda row: (row.partition, row.id))),
+            tuple(
+                sorted(self.attempts.values(), key=lambda row: (row.partition, row.job, row.fence))
+            ),
+            tuple(sorted(self.sessions.values(), key=lambda row: row.id)),
+            tuple(sorted(self.paused)),
+        )
+
+    # -- submitting
+
+    def submit(
+        self, partition: int, jobs: Sequence[NewJob], *, resend: bool = False
+    ) -> list[JobId]:
+        for job in jobs:
+            known = job.id in self.live or (resend and self.has_ended(job.id))
+            if not known and self.has_key(partition, job) is None:
+                self.live[job.id] = self._new(partition, job)
+        return [self._standing_for(partition, job) for job in jobs]
+
+    def _standing_for(self, partition: int, job: NewJob) -> JobId:
+        if job.id in self.live or self.has_ended(job.id):
+            return job.id
+        return self.has_key(partition, job) or job.id
+
+    def has_key(self, partition: int, job: NewJob) -> JobId | None:
+        """The live job that has its key."""
+        if job.key is None:
+            return None
+        wanted = (partition, job.namespace, job.kind, job.key)
+        for row in self.live.values():
+            if (row.partition, row.namespace, row.kind, row.key) == wanted:
+                return row.id
+        return None
+
+    def has_ended(self, id: JobId) -> bool:
+        return id in self.history or id in self.dead
+
+    def _new(self, partition: int, job: NewJob) -> Live:
+        now = self._now()
+        due = job.run_at or now
+        return Live(
+            partition=partition,
+            id=job.id,
+            state="scheduled" if due > now else "ready",
+            lane=job.lane,
+            band=job.priority,
+            rank=_microseconds(due),
+            priority=job.priority,
+            max_attempts=job.max_attempts,
+            namespace=job.namespace,
+            kind=job.kind,
+            queue=job.queue,
+            created_at=now,
+            run_at=due,
+            timeout=job.timeout,
+            key=job.key,
+            payload=job.payload,
+        )
+
+    # -- running
+
+    def finish(self, session: SessionId, outcomes: Iterable[Outcome]) -> list[JobId]:
+        """Returns the refused."""
+        refused = []
+        for outcome in outcomes:
+            row = self.live.get(outcome.id)
+            if (
+                row is None
+                or row.state != "running"
+                or (row.fence, row.session) != (outcome.fence, session)
+            ):
+                refused.append(outcome.id)
+            else:
+                self._end(row, outcome)
+        return refused
+
+    def _end(self, row: Live, outcome: Outcome) -> None:
+        match outcome.end:
+            case End.SUCCEED | End.CANCEL:
+                state = "succeeded" if outcome.end is End.SUCCEED else "cancelled"
+                self._move(row, state, outcome.reason, result=outcome.result)
+            case End.RETRY | End.BURY:
+                self._fail(row, outcome)
+            case End.RELEASE | End.HOLD:
+                hold = outcome.reason if outcome.end is End.HOLD else None
+                free = replace(
+                    row,
+                    state="held" if hold else "ready",
+                    hold=hold,
+                    attempt=row.attempt - 1,
+                    session=None,
+                    claimed_at=None,
+                    deadline_at=None,
+                )
+                self.live[row.id] = free
+                if row.cancel_requested:
+                    self._move(free, "cancelled", "requested")
+
+    def _fail(self, row: Live, outcome: Outcome) -> None:
+        reason = outcome.reason or "failed"
+        self._record(row, reason)
+        if row.cancel_requested:
+            self._move(row, "cancelled", "requested")
+        elif outcome.end is End.BURY:
+            self._bury(row, reason)
+        else:
+            due = self._now() + timedelta(seconds=outcome.delay)
+            self.live[row.id] = replace(
+                row,
+                state="scheduled",
+                run_at=due,
+                rank=_microseconds(due),
+                losses=row.losses + (reason == "worker_lost"),
+                session=None,
+                deadline_at=None,
+            )
+
+    def _record(self, row: Live, outcome: str) -> None:
+        self.attempts[row.id, row.fence] = Failure(
+            partition=row.partition,
+            job=row.id,
+            fence=row.fence,
+            attempt=row.attempt,
+            outcome=outcome,
+            session=row.session,
+            started_at=row.claimed_at,
+            finished_at=self._now(),
+        )
+
+    def _move(
+        self, row: Live, state: str, reason: str | None, *, result: bytes | None = None
+    ) -> None:
+        del self.live[row.id]
+        self.history[row.id] = self._ended(row, state, reason, result)
+
+    def _bury(self, row: Live, reason: str) -> None:
+        del self.live[row.id]
+        self.dead[row.id] = self._ended(row, "dead", reason, None)
+
+    def _ended(self, row: Live, state: str, reason: str | None, result: bytes | None) -> Ended:
+        return Ended(
+            partition=row.partition,
+            id=row.id,
+            state=state,
+            fence=row.fence,
+            priority=row.priority,
+            attempt=row.attempt,
+            losses=row.losses,
+            namespace=row.namespace,
+            kind=row.kind,
+            queue=row.queue,
+            created_at=row.created_at,
+            run_at=row.run_at,
+            started_at=row.claimed_at,
+            finished_at=self._now(),
+            session=row.session,
+            key=row.key,
+            reason=reason,
+            payload=row.payload,
+            result=result,
+        )
+
+    def _front(self, partition: int, share: Share) -> list[JobId]:
+        if share.lane.queue in self.paused:
+            return []
+        ready = [
+            row
+            for row in self.live.values()
+            if (row.partition, row.lane, row.state) == (partition, share.lane.number, "ready")
+        ]
+        ready.sort(key=lambda row: (row.band, row.rank, row.id))
+        return [row.id for row in ready[: share.quota]]
+
+    def claim(
+        self, partition: int, session: SessionId, shares: Iterable[Share], room: int
+    ) -> list[ClaimedJob]:
+        """Lanes as they are named, each up to its quota, until there is no room."""
+        ids = [id for share in shares for id in self._front(partition, share)]
+        return [self._claim(session, self.live[id]) for id in ids[:room]]
+
+    def _claim(self, session: SessionId, row: Live) -> ClaimedJob:
+        now = self._now()
+        deadline = None
+        if row.timeout is not None:
+            deadline = now + timedelta(seconds=row.timeout + DEADLINE_GRACE)
+        self.live[row.id] = replace(
+            row,
+            state="running",
+            session=session,
+            fence=row.fence + 1,
+            attempt=row.attempt + 1,
+            claimed_at=now,
+            deadline_at=deadline,
+        )
+        return ClaimedJob(
+            row.id,
+            row.fence + 1,
+            row.kind,
+            row.payload,
+            row.attempt + 1,
+            row.max_attempts,
+            row.losses,
+            row.timeout,
+            linked=False,
+        )
+
+    def running(self, session: SessionId) -> list[RunningJob]:
+        return [
+            RunningJob(row.id, row.partition, row.fence, row.cancel_requested)
+            for row in self.live.values()
+            if row.state == "running" and row.session == session
+        ]
+
+    def over(self, outcomes: Iterable[Outcome]) -> set[JobId]:
+        """Those whose attempt has left its trace, whoever ended it."""
+        return {
+            o.id
+            for o in outcomes
+            if (o.id in self.history and self.history[o.id].fence == o.fence)
+            or (o.id, o.fence) in self.attempts
+        }
+
+    # -- around it
+
+    def cancel(self, partition: int, ids: Iterable[JobId]) -> dict[JobId, JobState]:
+        found = {}
+        for id in ids:
+            row = self.live.get(id)
+            if row is None or row.partition != partition:
+                continue
+            found[id] = JobState(row.state)
+            self.live[id] = row = replace(row, cancel_requested=True)
+            if row.state in _WAITING:
+                self._move(row, "cancelled", "requested")
+        return found
+
+    def admit(self, partition: int, *, limit: int) -> list[int]:
+        now = self._now()
+        due = [
+            row
+            for row in self.live.values()
+            if row.partition == partition and row.state == "scheduled" and row.run_at <= now
+        ]
+        due.sort(key=lambda row: (row.run_at, row.id))
+        for row in due[:limit]:
+            self.live[row.id] = replace(row, state="ready")
+        return [row.lane for row in due[:limit]]
+
+    def admit_kinds(self, partition: int, kinds: Sequence[str]) -> list[int]:
+        known = [
+            row
+            for row in self.live.values()
+            if (row.partition, row.state, row.hold) == (partition, "held", "unknown_kind")
+            and row.kind in kinds
+        ]
+        for row in known:
+            self.live[row.id] = replace(row, state="ready", hold=None)
+        return [row.lane for row in known]
+
+    def open(self, session: SessionId, *, lease: float) -> None:
+        now = self._now()
+        self.sessions[session] = Beat(session, now, now + timedelta(seconds=lease), ())
+
+    def extend(self, session: SessionId, executing: Iterable[JobId], *, lease: float) -> bool:
+        if not self._lives(session):
+            return False
+        now = self._now()
+        expires = now + timedelta(seconds=lease)
+        self.sessions[session] = Beat(session, now, expires, tuple(sorted(executing)))
+        return True
+
+    def close_session(self, session: SessionId) -> None:
+        if not self.running(session):
+            self.sessions.pop(session, None)
+
+    def expired(self) -> list[SessionId]:
+        return [id for id in self.sessions if not self._lives(id)]
+
+    def prune_sessions(self) -> int:
+        gone = [id for id in self.expired() if not self.running(id)]
+        for id in gone:
+            del self.sessions[id]
+        return len(gone)
+
+    def _lives(self, session: SessionId | None) -> bool:
+        row = self.sessions.get(session) if session else None
+        return row is not None and row.expires_at > self._now()
+
+    def find_lost(self) -> dict[int, set[SessionId]]:
+        lost: dict[int, set[SessionId]] = {}
+        for row in self.live.values():
+            if row.state != "running" or row.session is None:
+                continue
+            if not self._lives(row.session):
+                lost.setdefault(row.partition, set()).add(row.session)
+            elif self._is_late(row):
+                lost.setdefault(row.partition, set())
+        return lost
+
+    def _is_late(self, row: Live) -> bool:
+        return row.deadline_at is not None and row.deadline_at <= self._now()
+
+    def reapable(self, partition: int, sessions: Sequence[SessionId]) -> list[JobId]:
+        return [
+            row.id
+            for row in self.live.values()
+            if row.partition == partition
+            and row.state == "running"
+            and (row.session in sessions or self._is_late(row))
+        ]
+
+    def reap(
+        self, ids: Iterable[JobId], sessions: Sequence[SessionId], *, loss_limit: int
+    ) -> Reaped:
+        counts = {"returned": 0, "lost": 0, "timed_out": 0, "dead": 0, "cancelled": 0}
+        for id in ids:
+            row = self.live[id]
+            why = self._why(row) if row.session in sessions else "timed_out"
+            counts[self._take_back(row, why, loss_limit)] += 1
+        return Reaped(**counts)
+
+    def _why(self, row: Live) -> str:
+        """Lost, unless the session's last beat shows that it had not started."""
+        beat = self.sessions.get(row.session) if row.session else None
+        assert row.claimed_at is not None
+        if beat is None or row.id in beat.executing or row.claimed_at >= beat.beat_at:
+            return "lost"
+        return "returned"
+
+    def _take_back(self, row: Live, why: str, loss_limit: int) -> str:
+        reason = "worker_lost" if why == "lost" else why
+        if why != "returned":
+            self._record(row, reason)
+        if row.cancel_requested:
+            self._move(row, "cancelled", "requested")
+            return "cancelled"
+        losses = row.losses + (why == "lost")
+        exhausted = (why == "lost" and losses >= loss_limit) or (
+            why == "timed_out" and row.attempt - row.losses >= row.max_attempts
+        )
+        if exhausted:
+            self._bury(replace(row, losses=losses), reason)
+            return "dead"
+        self.live[row.id] = replace(
+            row,
+            state="ready",
+            session=None,
+            claimed_at=None,
+            deadline_at=None,
+            attempt=row.attempt - (why == "returned"),
+            losses=losses,
+        )
+        return why
+
+    # -- looking
+
+    def ready_lanes(self) -> set[tuple[int, Lane]]:
+        return {
+            (row.partition, Lane(row.lane, row.queue))
+            for row in self.live.values()
+            if row.state == "ready"
+        }
+
+    def due_in(self) -> dict[int, float]:
+        first: dict[int, datetime] = {}
+        for row in self.live.values():
+            if row.state == "scheduled":
+                first[row.partition] = min(first.get(row.partition, row.run_at), row.run_at)
+        return {home: (at - self._now()).total_seconds() for home, at in first.items()}
+
+
+def _microseconds(time: datetime) -> int:
+    return (time - _EPOCH) // timedelta(microseconds=1)

@@ -1,0 +1,194 @@
+"""What a history has shown so far: who was granted what, what was promised, what was seen to be true.
+
+All of it is from what was asked and answered; rows are only looked at to learn what nobody is answered, as when
+a job is taken back.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import msgspec
+
+from foliot.ids import JobId, SessionId
+from foliot.model.job import End, NewJob
+from machine.content import Content, Ended
+from machine.history import (
+    Cancel,
+    Claim,
+    Close,
+    Event,
+    Extend,
+    Finish,
+    Open,
+    Pause,
+    Prune,
+    Reap,
+    Resume,
+    Submit,
+)
+
+_ENDS = {
+    End.SUCCEED: "finished",
+    End.CANCEL: "finished",
+    End.BURY: "buried",
+    End.RETRY: "retried",
+    End.RELEASE: "unstarted",
+    End.HOLD: "unstarted",
+}
+
+
+class Grant(msgspec.Struct):
+    """One claim of one job."""
+
+    job: JobId
+    fence: int
+    process: str
+    session: SessionId
+    at: datetime
+    end: str = (
+        ""  # finished, buried, retried, lost, timed_out, unstarted; vanished: nobody said why
+    )
+
+    @property
+    def open(self) -> bool:
+        return self.end in ("", "vanished")
+
+
+class Past:
+    def __init__(self) -> None:
+        self.attempted: dict[JobId, NewJob] = {}
+        self.replies: dict[JobId, JobId] = {}
+        self.acknowledged: set[JobId] = set()
+        self.born: set[JobId] = set()
+        self.due: dict[JobId, datetime] = {}
+        self.grants: dict[JobId, list[Grant]] = {}
+        self.expiry: dict[SessionId, datetime] = {}
+        self.cancelled: set[JobId] = set()
+        self.paused: dict[str, int] = {}  # queue -> when, in the order of the run
+        self.ended: dict[JobId, Ended] = {}
+        self.completions: dict[JobId, int] = {}
+        self.buried: set[JobId] = set()
+        self.failures: dict[JobId, set[int]] = {}
+        self.fences: dict[JobId, int] = {}
+        self.loss_limit: int | None = None
+        self.pruned_before: datetime | None = None
+
+    def current(self, job: JobId) -> Grant | None:
+        grants = self.grants.get(job)
+        return grants[-1] if grants else None
+
+    def forgettable(self, id: JobId) -> bool:
+        """Whether retention may have taken it."""
+        row = self.ended.get(id)
+        return (
+            row is not None
+            and row.state != "dead"
+            and self.pruned_before is not None
+            and row.finished_at < self.pruned_before
+        )
+
+    def taken(self, after: Content) -> list[Grant]:
+        """Grants that nobody has ended, and that no longer stand in the store."""
+        standing = {
+            (row.id, row.fence, row.session) for row in after.live if row.state == "running"
+        }
+        return [
+            grant
+            for grants in self.grants.values()
+            for grant in grants[-1:]
+            if not grant.end and (grant.job, grant.fence, grant.session) not in standing
+        ]
+
+    def see(self, event: Event) -> None:
+        match event:
+            case Submit():
+                self._submitted(event)
+            case Finish():
+                self._finished(event)
+            case Claim():
+                self._claimed(event)
+            case Open() | Extend():
+                self._beaten(event)
+            case Cancel():
+                self.cancelled |= set(event.states)
+            case Reap():
+                self.loss_limit = event.loss_limit
+            case _:
+                self._ordered(event)
+        self._take_back(event)
+        self._look(event)
+
+    def _beaten(self, event: Open | Extend) -> None:
+        if isinstance(event, Open) or event.extended:
+            self.expiry[event.session] = event.moment.at + timedelta(seconds=event.lease)
+
+    def _ordered(self, event: Event) -> None:
+        if isinstance(event, Close):
+            if all(row.id != event.session for row in event.moment.after.sessions):
+                self.expiry[event.session] = event.moment.at
+        elif isinstance(event, Pause):
+            self.paused.setdefault(event.queue, event.moment.ended)
+        elif isinstance(event, Resume):
+            self.paused.pop(event.queue, None)
+        elif isinstance(event, Prune):
+            self.pruned_before = event.moment.at - timedelta(seconds=event.keep)
+
+    def _submitted(self, event: Submit) -> None:
+        for position, job in enumerate(event.jobs):
+            self.attempted[job.id] = job
+            if event.ids is not None:
+                self.replies[job.id] = event.ids[position]
+                self.acknowledged.add(event.ids[position])
+
+    def _finished(self, event: Finish) -> None:
+        for outcome in event.accepted:
+            grant = self.current(outcome.id)
+            if grant is None:
+                continue
+            grant.end = _ENDS[outcome.end]
+            if outcome.end is End.RETRY and outcome.reason == "worker_lost":
+                grant.end = "lost"
+            if outcome.end in (End.RETRY, End.BURY):
+                self.failures.setdefault(outcome.id, set()).add(outcome.fence)
+            if outcome.end in (End.SUCCEED, End.CANCEL, End.BURY):
+                self.completions[outcome.id] = self.completions.get(outcome.id, 0) + 1
+            if outcome.end is End.BURY and outcome.id not in self.cancelled:
+                self.buried.add(outcome.id)
+            if outcome.end is End.RETRY:
+                self.due[outcome.id] = event.moment.at + timedelta(seconds=outcome.delay)
+
+    def _claimed(self, event: Claim) -> None:
+        for job in event.claimed:
+            grant = Grant(job.id, job.fence, event.process, event.session, event.moment.at)
+            self.grants.setdefault(job.id, []).append(grant)
+
+    def _take_back(self, event: Event) -> None:
+        after = event.moment.after
+        reasons = {(row.job, row.fence): row.outcome for row in after.attempts}
+        flagged = {row.id for row in event.moment.before.live if row.cancel_requested}
+        returned = event.reaped.returned if isinstance(event, Reap) else 0
+        for grant in self.taken(after):
+            reason = reasons.get((grant.job, grant.fence))
+            if reason is not None:
+                grant.end = {"worker_lost": "lost"}.get(reason, reason)
+                self.failures.setdefault(grant.job, set()).add(grant.fence)
+            elif isinstance(event, Reap) and grant.job in flagged:
+                grant.end = "unstarted"
+            elif returned:
+                grant.end = "unstarted"
+                returned -= 1
+            else:
+                grant.end = "vanished"
+
+    def _look(self, event: Event) -> None:
+        after = event.moment.after
+        for row in after.rows:
+            self.fences[row.id] = max(self.fences.get(row.id, 0), row.fence)
+            if row.id not in self.born:
+                self.born.add(row.id)
+                job = self.attempted.get(row.id)
+                self.due[row.id] = (job and job.run_at) or event.moment.at
+        for ended in after.ended:
+            self.ended.setdefault(ended.id, ended)
+        self.buried |= {row.id for row in after.dead}

@@ -1,0 +1,59 @@
+"""An open store of one kind, and who reads it past its adapter. It serves many runs: emptied, not reopened."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from foliot.ids import Ids
+from foliot.store.open import open_store
+from foliot.store.port import Store
+from foliot.testing.clock import ManualClock
+from machine.content import PostgresReader, Reader, SqliteReader
+from support.stores import Databases, Place, postgres_place, sqlite_place
+
+
+class Stage(msgspec.Struct, frozen=True):
+    place: Place
+    store: Store
+    reader: Reader
+    clock: ManualClock
+    ids: Ids
+    loop: asyncio.Runner
+
+
+@asynccontextmanager
+async def make_place(
+    request: pytest.FixtureRequest, directory: Path, engine: str, partitions: int
+) -> AsyncIterator[Place]:
+    if engine == "sqlite":
+        async with sqlite_place(directory, partitions=partitions) as place:
+            yield place
+    else:
+        databases: Databases = request.getfixturevalue("databases")
+        async with postgres_place(databases, partitions=partitions) as place:
+            yield place
+
+
+def open_reader(place: Place) -> Reader:
+    if place.engine == "sqlite":
+        return SqliteReader(Path(place.direct.removeprefix("sqlite:///")))
+    return PostgresReader(place.direct)
+
+
+@asynccontextmanager
+async def open_stage(place: Place, loop: asyncio.Runner) -> AsyncIterator[Stage]:
+    clock = ManualClock()
+    ids = Ids(clock=clock, seed=1)
+    store = await open_store(place.settings, clock=clock, ids=ids, size=2)
+    reader = open_reader(place)
+    try:
+        yield Stage(place, store, reader, clock, ids, loop)
+    finally:
+        reader.close()
+        await store.close()

@@ -1,0 +1,281 @@
+"""Plans: every hot statement rides its index, whatever the planner knows or believes about the tables."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from foliot.testing.clock import ManualClock
+from support.plans import Mode, Scan, explain, nodes, scans
+from support.stores import Databases, open_world, postgres_place
+
+PARTITION = 3
+BATCH = 500
+ROWS = 200_000
+
+# Which indexes a statement may use, by name.
+RIDES = {
+    "submit_jobs": set(),
+    "withdraw_resent_jobs": {"history_id", "dead_pkey", "jobs_pkey"},
+    "find_submitted_jobs": {"jobs_pkey", "jobs_key", "history_id", "dead_pkey"},
+    "claim_jobs": {"jobs_ready", "jobs_pkey"},
+    "finish_jobs": {"jobs_pkey"},
+    "retry_jobs": {"jobs_pkey"},
+    "bury_jobs": {"jobs_pkey"},
+    "cancel_failed_jobs": {"jobs_pkey"},
+    "release_jobs": {"jobs_pkey"},
+    "request_cancel": {"jobs_pkey"},
+    "cancel_jobs": {"jobs_pkey"},
+    "admit_jobs": {"jobs_scheduled", "jobs_pkey"},
+    "admit_kinds": {"jobs_held", "jobs_pkey"},
+    "find_lost_sessions": {"jobs_running", "jobs_deadline"},
+    "reap_jobs": {"jobs_running", "jobs_deadline", "jobs_pkey"},
+    "peek_jobs": {"jobs_ready", "jobs_scheduled"},
+    "list_running_jobs": {"jobs_running"},
+    "find_settled_jobs": {"history_id", "attempts_pkey"},
+    "get_live_job": {"jobs_pkey"},
+    "get_recent_job": {"history_id"},
+    "get_dead_job": {"dead_pkey"},
+    "list_ended_jobs": {"history_id", "dead_pkey"},
+    "list_attempts": {"attempts_pkey"},
+    "extend_session": set(),
+    "close_session": {"jobs_running"},
+    "prune_sessions": {"jobs_running"},
+}
+# What a worker waits for. They must be right even if planned while the store was new and empty.
+HOTTEST = [
+    "submit_jobs",
+    "withdraw_resent_jobs",
+    "find_submitted_jobs",
+    "claim_jobs",
+    "finish_jobs",
+    "retry_jobs",
+    "bury_jobs",
+    "cancel_failed_jobs",
+    "release_jobs",
+    "request_cancel",
+    "cancel_jobs",
+    "admit_jobs",
+    "peek_jobs",
+    "find_settled_jobs",
+    "get_live_job",
+    "get_recent_job",
+    "list_ended_jobs",
+]
+
+_FILL = f"""
+INSERT INTO foliot.jobs (partition, id, lane, rank, band, priority, max_attempts, state, namespace, kind,
+                         queue, created_at, run_at, payload, session, fence, claimed_at, deadline_at, hold, key)
+SELECT i % 8, gen_random_uuid(), i % 20, i, i % 3, i % 3, 5, state, 'default', 'kind' || i % 50,
+       'queue' || i % 20, now(), now() + i * interval '1 second', '\\x7b7d',
+       CASE state WHEN 'running' THEN md5((i % 40)::text)::uuid END, 1,
+       CASE state WHEN 'running' THEN now() END,
+       CASE WHEN state = 'running' AND i % 100 = 7 THEN now() + interval '1 hour' END,
+       CASE state WHEN 'held' THEN 'unknown_kind' END, CASE WHEN i % 10 = 0 THEN 'key' || i END
+FROM (SELECT i, CASE WHEN i % 16 < 8 THEN 'ready' WHEN i % 160 < 150 THEN 'scheduled'
+                     WHEN i % 320 < 318 THEN 'running' ELSE 'held' END AS state
+      FROM generate_series(1, {ROWS}) AS i) AS new;
+INSERT INTO foliot.history (partition, id, fence, priority, attempt, losses, generation, state, namespace,
+                            kind, queue, created_at, run_at, finished_at, payload)
+SELECT i % 8, gen_random_uuid(), 1, 2, 1, 0, 0, 'succeeded', 'default', 'kind', 'queue', now(), now(),
+       now() + (i % 10 - 1) * interval '1 day', '\\x7b7d'
+FROM generate_series(1, {ROWS}) AS i;
+INSERT INTO foliot.dead (partition, id, fence, lane, priority, attempt, max_attempts, losses, generation,
+                         outbox, namespace, kind, queue, created_at, run_at, finished_at, payload)
+SELECT i % 8, gen_random_uuid(), 1, 1, 2, 1, 1, 0, 0, false, 'default', 'kind', 'queue', now(), now(), now(),
+       '\\x7b7d'
+FROM generate_series(1, 20000) AS i;
+INSERT INTO foliot.attempts (partition, job, fence, attempt, outcome, finished_at)
+SELECT i % 8, gen_random_uuid(), 1, 1, 'failed', now() FROM generate_series(1, 50000) AS i;
+INSERT INTO foliot.sessions (id, host, pid, version, queues, kinds, duties, started_at, beat_at, expires_at)
+SELECT md5(i::text)::uuid, 'host', 1, '0', '{{}}', '{{}}', true, now(), now(), now() FROM generate_series(0, 49) AS i;
+"""
+
+
+@pytest.fixture(scope="module")
+def full(databases: Databases) -> Iterator[psycopg.Connection[Any]]:
+    """A store with history, analysed."""
+
+    async def make() -> str:
+        return await databases.template(8)
+
+    name = "plans"
+    url = databases.server.create_database(name, asyncio.run(make()))
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("SET session_replication_role = replica")
+        connection.execute(_FILL)
+        connection.execute("ANALYZE")
+        yield connection
+    databases.server.drop_database(name)
+
+
+@pytest.fixture(scope="module")
+def empty(databases: Databases) -> Iterator[psycopg.Connection[Any]]:
+    """A store just made."""
+
+    async def make() -> str:
+        return await databases.template(8)
+
+    name = "plans_of_nothing"
+    url = databases.server.create_database(name, asyncio.run(make()))
+    with psycopg.connect(url, autocommit=True) as connection:
+        yield connection
+    databases.server.drop_database(name)
+
+
+def _values(connection: psycopg.Connection[Any]) -> dict[str, object]:
+    """Something for each parameter, like what a busy worker would send."""
+    found = connection.execute(
+        "SELECT id::text, session::text FROM foliot.jobs"
+        " WHERE partition = %s AND state = 'running' ORDER BY id LIMIT %s",
+        (PARTITION, BATCH),
+    ).fetchall()
+    ids = [row[0] for row in found] or ["00000000-0000-7000-8000-000000000000"]
+
+    def repeat(value: object) -> str:
+        return "{" + ",".join([str(value)] * len(ids)) + "}"
+
+    names = ["lanes", "queues", "quotas", "kinds", "partitions"]
+    lists: dict[str, object] = dict.fromkeys(names, "{1,2,3}")
+    return {
+        "partition": PARTITION,
+        "now": None,
+        "id": ids[0],
+        "session": found[0][1] if found else ids[0],
+        "ids": "{" + ",".join(ids) + "}",
+        "fences": repeat(1),
+        "delays": repeat(1.5),
+        "states": repeat("succeeded"),
+        "payloads": repeat('"\\\\x7b7d"'),
+        "run_ats": repeat("NULL"),
+        "timeouts": repeat("NULL"),
+        **{name: repeat(1) for name in ("priorities", "max_attempts")},
+        **{n: repeat("word") for n in ("namespaces", "keys", "reasons", "errors", "tracebacks")},
+        **{name: repeat("NULL") for name in ("results", "holds")},
+        **lists,
+        "sessions": "{" + (found[0][1] if found else ids[0]) + "}",
+        "executing": "{}",
+        "lease": 15,
+        "grace": 10,
+        "room": BATCH,
+        "limit": BATCH,
+        "loss_limit": 3,
+        "since": "2000-01-01",
+    }
+
+
+def _plan(
+    connection: psycopg.Connection[Any], name: str, *, mode: Mode, analyse: bool = False
+) -> dict[str, Any]:
+    values = _values(connection)
+    if name == "submit_jobs":
+        values |= {"lanes": values["fences"], "kinds": values["namespaces"]}
+        values |= {"queues": values["namespaces"]}
+    elif name == "find_submitted_jobs":
+        values |= {"kinds": values["namespaces"]}
+    elif name in ("find_lost_sessions", "peek_jobs"):
+        values |= {"partitions": 8}
+    return explain(connection, name, values, mode=mode, analyse=analyse)
+
+
+def _check(name: str, found: list[Scan]) -> None:
+    assert {scan.index for scan in found} == RIDES[name], found
+    for scan in found:
+        # By its id, not by walking a whole partition.
+        if scan.index in ("jobs_pkey", "dead_pkey", "history_id"):
+            assert "(id = " in scan.condition, scan
+        assert "partition" in scan.condition or scan.index in ("jobs_running", "jobs_ready"), scan
+
+
+@pytest.mark.parametrize("mode", ["generic", "custom"])
+@pytest.mark.parametrize("name", RIDES)
+def test_a_statement_rides_its_indexes(
+    full: psycopg.Connection[Any], name: str, mode: Mode
+) -> None:
+    """With a plan for all values, and, as through a pooler, for these."""
+    _check(name, scans(_plan(full, name, mode=mode)))
+
+
+@pytest.mark.parametrize("name", HOTTEST)
+def test_a_plan_made_while_the_store_was_empty_is_good_when_it_is_full(
+    empty: psycopg.Connection[Any], name: str
+) -> None:
+    _check(name, scans(_plan(empty, name, mode="generic")))
+
+
+def test_a_claim_sorts_only_what_it_has_claimed(full: psycopg.Connection[Any]) -> None:
+    plan = _plan(full, "claim_jobs", mode="generic", analyse=True)
+    for node in nodes(plan):
+        assert node["Actual Rows"] <= BATCH, node["Node Type"]
+        if node.get("Index Name") == "jobs_ready":
+            assert "(lane = l.lane)" in node["Index Cond"]
+            assert node.get("Rows Removed by Filter", 0) == 0
+
+
+@pytest.mark.parametrize("name", ["finish_jobs", "retry_jobs", "bury_jobs", "release_jobs"])
+def test_finishing_costs_the_same_behind_an_old_open_transaction(
+    databases: Databases, full: psycopg.Connection[Any], name: str
+) -> None:
+    """Dead entries that cannot be cleaned away pile up in jobs_ready and jobs_running."""
+    there = """UPDATE foliot.jobs SET state = 'running', session = md5('7')::uuid
+               WHERE partition = 3 AND lane = 3 AND state = 'ready'"""
+    back = """UPDATE foliot.jobs SET state = 'ready', session = NULL
+              WHERE partition = 3 AND lane = 3 AND state = 'running' AND session = md5('7')::uuid"""
+    with psycopg.connect(databases.server.url("plans")) as old:
+        old.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        old.execute("SELECT 1 FROM foliot.jobs LIMIT 1")
+        before = _touched(_plan(full, name, mode="generic", analyse=True))
+        for _ in range(3):
+            full.execute(there)
+            full.execute(back)
+        after = _touched(_plan(full, name, mode="generic", analyse=True))
+    assert after <= before * 1.5
+
+
+def _touched(plan: dict[str, Any]) -> int:
+    """Pages read to find the rows."""
+    return sum(
+        node["Shared Hit Blocks"] + node["Shared Read Blocks"]
+        for node in nodes(plan)
+        if node.get("Index Name") == "jobs_pkey"
+    )
+
+
+@pytest.mark.anyio
+async def test_a_store_that_was_empty_for_long_does_not_walk_its_tables_when_it_fills(
+    databases: Databases, clock: ManualClock
+) -> None:
+    """An empty table that was vacuumed is cheapest to read as a whole; such plans must not stay."""
+    async with postgres_place(databases, partitions=1) as place:
+        with psycopg.connect(place.direct, autocommit=True) as connection:
+            connection.execute("VACUUM foliot.jobs")
+            async with open_world(place, clock, size=1) as world:
+                session = await world.open_session(lease=1000)
+                for _ in range(10):
+                    await world.end(session, await world.run(session))
+                await world.submit_many(5000)
+                clock.advance(10)
+                for job in await world.claim(session, 10):
+                    await world.end(session, job)
+            _wait_until_alone(connection)  # what a connection has read is counted when it ends
+            read = "SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'jobs'"
+            assert _value(connection, read) < 5000
+
+
+def _wait_until_alone(connection: psycopg.Connection[Any]) -> None:
+    others = "SELECT count(*) - 1 FROM pg_stat_activity WHERE datname = current_database()"
+    for _ in range(500):
+        if _value(connection, others) == 0:
+            return
+        time.sleep(0.01)
+
+
+def _value(connection: psycopg.Connection[Any], statement: str) -> int:
+    row = connection.execute(statement).fetchone()
+    assert row is not None
+    return int(row[0])
