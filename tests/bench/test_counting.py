@@ -26,20 +26,20 @@ def test_a_call_too_many_a_call_too_few_and_a_lost_row_are_noticed(settings: Set
         stage.fill(count_async, sheet, JOBS)
         with stage.workers() as workers:
             stage.wait(sheet, JOBS, workers)
-        stage.check(sheet, JOBS)
+        stage.check(sheet, JOBS, workers)
 
         calls(str(sheet.path))[7] += 1
         with pytest.raises(FoliotError, match="job 7: called 2 times, in history 1 times"):
-            stage.check(sheet, JOBS)
+            stage.check(sheet, JOBS, workers)
         calls(str(sheet.path))[7] -= 2
         with pytest.raises(FoliotError, match="job 7: called 0 times, in history 1 times"):
-            stage.check(sheet, JOBS)
+            stage.check(sheet, JOBS, workers)
         calls(str(sheet.path))[7] = 1
-        stage.check(sheet, JOBS)
+        stage.check(sheet, JOBS, workers)
 
         forget_one(stage.url)
         with pytest.raises(FoliotError, match="of 200 jobs 1 were not"):
-            stage.check(sheet, JOBS)
+            stage.check(sheet, JOBS, workers)
 
 
 def forget_one(url: str) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 from foliot.ids import JobId
 from foliot.model.job import End
 from machine.content import Live
-from machine.history import Cancel, Claim, Count, Event, Extend, Finish, Reap, Rest, Submit
+from machine.history import Cancel, Claim, Count, Event, Extend, Finish, Prune, Reap, Rest, Submit
 from machine.past import Grant, Past
 
 DEADLINE_GRACE: Final = (
@@ -38,6 +38,8 @@ class Checker:
         self._names = only or tuple(INVARIANTS)
 
     def see(self, event: Event) -> None:
+        if isinstance(event, Prune):
+            self._past.prune(event)
         for name in self._names:
             INVARIANTS[name](event, self._past)
         self._past.see(event)
@@ -120,9 +122,11 @@ def one_submit(event: Event, past: Past) -> None:
         I3.expect(count == 1, f"{id} is there {count} times")
     for payload, count in Counter(row.payload for row in event.moment.after.rows).items():
         I3.expect(count == 1, f"the request {payload!r} has made {count} jobs")
-    keys = Counter(
-        (row.partition, row.namespace, row.kind, row.key) for row in after.live if row.key
-    )
+    sent = past.attempted
+    if isinstance(event, Submit):
+        sent = sent | {job.id: job for job in event.jobs}
+    jobs = [(row.partition, sent[row.id]) for row in after.live if row.id in sent]
+    keys = Counter((home, job.namespace, job.kind, job.key) for home, job in jobs if job.key)
     for key, count in keys.items():
         I3.expect(count == 1, f"{count} live jobs have the key {key}")
     if isinstance(event, Submit) and event.ids is not None:

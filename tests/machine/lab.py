@@ -54,7 +54,7 @@ class Lab:
         self.history: list[Event] = []
         self._reader = reader
         self._ids = ids
-        self._now = now
+        self.now = now
         self._checker = checker
         self._order = 0
         self._requests = 0
@@ -76,14 +76,14 @@ class Lab:
     async def submit(
         self, *jobs: NewJob, partition: int = 0, resend: bool = False, reply: bool = True
     ) -> list[JobId]:
-        began = self._begin()
+        began = self.begin()
         ids = await self.store.jobs.submit(partition, jobs, resend=resend)
-        self.record(Submit(self._moment(*began), jobs, tuple(ids) if reply else None))
+        self.record(Submit(self.moment(*began), jobs, tuple(ids) if reply else None))
         return ids
 
     def submit_in_vain(self, *jobs: NewJob) -> None:
         """The request was lost, and nobody can tell."""
-        self.record(Submit(self._moment(*self._begin()), jobs, None))
+        self.record(Submit(self.moment(*self.begin()), jobs, None))
 
     async def cycle(
         self,
@@ -94,7 +94,7 @@ class Lab:
         room: int = 0,
         process: str | None = None,
     ) -> port.Cycle:
-        began = self._begin()
+        began = self.begin()
         cycle = await self.store.jobs.finish_and_claim(
             partition, session, outcomes=outcomes, shares=shares, room=room
         )
@@ -132,21 +132,21 @@ class Lab:
         return not (await self.cycle(session, outcome, process=process)).refused
 
     async def cancel(self, *ids: JobId, partition: int = 0) -> dict[JobId, JobState]:
-        began = self._begin()
+        began = self.begin()
         states = await self.store.jobs.cancel(partition, ids)
-        self.record(Cancel(self._moment(*began), states))
+        self.record(Cancel(self.moment(*began), states))
         return states
 
     async def admit(self, partition: int = 0, *, limit: int = 100) -> list[int]:
-        began = self._begin()
+        began = self.begin()
         lanes = await self.store.jobs.admit(partition, limit=limit)
-        self.record(Other(self._moment(*began), "admit"))
+        self.record(Other(self.moment(*began), "admit"))
         return lanes
 
     async def admit_kinds(self, kinds: Sequence[str], *, partition: int = 0) -> list[int]:
-        began = self._begin()
+        began = self.begin()
         lanes = await self.store.jobs.admit_kinds(partition, kinds)
-        self.record(Other(self._moment(*began), "admit_kinds"))
+        self.record(Other(self.moment(*began), "admit_kinds"))
         return lanes
 
     async def reap(
@@ -157,9 +157,9 @@ class Lab:
         limit: int = 100,
         loss_limit: int = LOSS_LIMIT,
     ) -> Reaped:
-        began = self._begin()
+        began = self.begin()
         reaped = await self.store.jobs.reap(partition, sessions, limit=limit, loss_limit=loss_limit)
-        self.record(Reap(self._moment(*began), tuple(sessions), loss_limit, reaped))
+        self.record(Reap(self.moment(*began), tuple(sessions), loss_limit, reaped))
         return reaped
 
     async def find_and_reap(self) -> None:
@@ -168,7 +168,7 @@ class Lab:
             await self.reap(sessions, partition=partition)
 
     async def open(self, session: SessionId | None = None, *, lease: float = LEASE) -> SessionId:
-        began = self._begin()
+        began = self.begin()
         id = session or self._ids.session()
         await self.store.sessions.open(
             NewSession(
@@ -176,57 +176,53 @@ class Lab:
             ),
             lease=lease,
         )
-        self.record(Open(self._moment(*began), id, lease))
+        self.record(Open(self.moment(*began), id, lease))
         return id
 
     def extend(
         self, session: SessionId, executing: Sequence[JobId] = (), *, lease: float = LEASE
     ) -> bool:
-        began = self._begin()
+        began = self.begin()
         if session not in self._hearts:
             self._hearts[session] = self.store.sessions.heart(session, lease=lease)
         extended = self._hearts[session].extend(executing)
-        self.record(Extend(self._moment(*began), session, lease, extended))
+        self.record(Extend(self.moment(*began), session, lease, extended))
         return extended
 
     async def close_session(self, session: SessionId) -> None:
-        began = self._begin()
+        began = self.begin()
         await self.store.sessions.close(session)
-        self.record(Close(self._moment(*began), session))
+        self.record(Close(self.moment(*began), session))
 
     async def prune_sessions(self) -> int:
-        began = self._begin()
+        began = self.begin()
         count = await self.store.sessions.prune()
-        self.record(Other(self._moment(*began), "prune_sessions"))
+        self.record(Other(self.moment(*began), "prune_sessions"))
         return count
 
     async def pause(self, queue: str) -> None:
-        began = self._begin()
+        began = self.begin()
         await self.store.queues.pause(queue)
-        self.record(Pause(self._moment(*began), queue))
+        self.record(Pause(self.moment(*began), queue))
 
     async def resume(self, queue: str) -> None:
-        began = self._begin()
+        began = self.begin()
         await self.store.queues.resume(queue)
-        self.record(Resume(self._moment(*began), queue))
+        self.record(Resume(self.moment(*began), queue))
 
     async def prune(self, keep: float) -> None:
-        began = self._begin()
+        began = self.begin()
         await self.store.upkeep.prune(keep=keep, limit=100)
-        self.record(Prune(self._moment(*began), keep))
+        self.record(Prune(self.moment(*began), keep))
 
     async def count(self) -> dict[JobState, int]:
-        began = self._begin()
+        began = self.begin()
         counts = await self.store.jobs.count()
-        self.record(Count(self._moment(*began), counts))
+        self.record(Count(self.moment(*began), counts))
         return counts
 
     def rest(self) -> None:
-        self.record(Rest(self._moment(*self._begin())))
-
-    def begin(self) -> tuple[int, Content]:
-        """For what is done past the store's adapter, or over several steps: pass it to `record_cycle`."""
-        return self._begin()
+        self.record(Rest(self.moment(*self.begin())))
 
     def record_cycle(
         self,
@@ -240,7 +236,7 @@ class Lab:
         process: str | None = None,
     ) -> None:
         who = process or session
-        moment = self._moment(*began)
+        moment = self.moment(*began)
         if outcomes:
             refused = tuple(cycle.refused)
             self.record(Finish(moment, who, session, tuple(outcomes), refused))
@@ -257,13 +253,34 @@ class Lab:
         for heart in self._hearts.values():
             heart.close()
 
-    def _begin(self) -> tuple[int, Content]:
+    def begin(self) -> tuple[int, Content]:
+        """Where an event begins; `moment` makes of it where it ends."""
         self._order += 1
         return self._order, self.content
 
-    def _moment(self, began: int, before: Content) -> Moment:
+    def moment(self, began: int, before: Content) -> Moment:
         self._order += 1
         self.content = self._reader.read()
         return Moment(
-            at=self._now(), began=began, ended=self._order, before=before, after=self.content
+            at=self.now(), began=began, ended=self._order, before=before, after=self.content
         )
+
+
+def worker_outcome(job: ClaimedJob, end: str, delay: float) -> Outcome:
+    """What a worker says of a job whose attempt ended in this way."""
+    match end:
+        case "succeed":
+            return Outcome(job.id, job.fence, result=b'"done"')
+        case "cancel":
+            return Outcome(job.id, job.fence, End.CANCEL, reason="requested")
+        case "release":
+            return Outcome(job.id, job.fence, End.RELEASE)
+        case "hold":
+            return Outcome(job.id, job.fence, End.HOLD, reason="unknown_kind")
+        case "lose":
+            last, reason = job.losses + 1 >= LOSS_LIMIT, "worker_lost"
+        case _:
+            last, reason = job.last_attempt, "failed"
+    return Outcome(
+        job.id, job.fence, End.BURY if last else End.RETRY, delay=delay, reason=reason, error="no"
+    )

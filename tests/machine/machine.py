@@ -1,10 +1,10 @@
-"""The state machine: one store, the model of it, and workers that come, go, die and come back from the dead."""
+"""The state machine: workers that come, go, die and come back from the dead, on a store and on the model of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 from hypothesis import strategies as st
@@ -14,10 +14,10 @@ from foliot.ids import JobId, SessionId
 from foliot.model.job import ClaimedJob, End, NewJob, Outcome
 from foliot.model.lane import lane_of
 from foliot.store.port import Cycle, Share
-from machine.invariants import Checker
-from machine.lab import LEASE, LOSS_LIMIT, QUEUES, Lab
-from machine.model import Model
+from machine.lab import QUEUES, worker_outcome
+from machine.reached import reached
 from machine.stage import Stage
+from machine.twin import Twin
 
 T = TypeVar("T")
 _MOST_WORKERS: Final = 4
@@ -41,11 +41,9 @@ class Worker(msgspec.Struct):
 class StoreMachine(RuleBasedStateMachine):
     def __init__(self, stage: Stage) -> None:
         super().__init__()
-        stage.reader.clear()
         self.stage = stage
-        self.clock = stage.clock
-        self.lab = Lab(stage.store, stage.reader, stage.ids, stage.clock.now, checker=Checker())
-        self.model = Model(stage.clock.now)
+        self.twin = Twin(stage)
+        self.lab, self.model, self.clock = self.twin.lab, self.twin.model, stage.clock
         self.homes = sorted({0, stage.store.partitions - 1})
         self.workers: list[Worker] = []
         self.zombies: list[Worker] = []
@@ -53,7 +51,6 @@ class StoreMachine(RuleBasedStateMachine):
         self.known: list[tuple[int, JobId]] = []
         self.unknown: list[tuple[int, tuple[NewJob, ...]]] = []
         self.lost: dict[int, list[SessionId]] = {}
-        self.broken = False
 
     @initialize(count=st.integers(1, 3), timeout=TIMEOUT, max_attempts=ATTEMPTS)
     def begin(self, count: int, timeout: float | None, max_attempts: int) -> None:
@@ -107,7 +104,7 @@ class StoreMachine(RuleBasedStateMachine):
         if fate == "unsent":
             self.lab.submit_in_vain(*jobs)
         else:
-            self._submit(home, jobs, answered=fate == "answered")
+            self.twin.submit(home, jobs, answered=fate == "answered")
         if fate != "answered":
             self.unknown.append((home, jobs))
 
@@ -115,7 +112,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(which=WHICH, answered=st.booleans())
     def resend(self, which: int, answered: bool) -> None:
         home, jobs = self.unknown[which % len(self.unknown)]
-        self._submit(home, jobs, answered=answered, resend=True)
+        self.twin.submit(home, jobs, answered=answered, resend=True)
         if answered:
             self.unknown.remove((home, jobs))
 
@@ -125,29 +122,24 @@ class StoreMachine(RuleBasedStateMachine):
         home, id = self._pick(self.known, first)
         other_home, other = self._pick(self.known, second)
         ids = list(dict.fromkeys([id, other])) if other_home == home else [id]
-        found = self._run(self.lab.cancel(*ids, partition=home))
-        self._same(found, self.model.cancel(home, ids))
+        self.twin.cancel(home, ids)
 
     @precondition(lambda self: not self.model.paused and self.model.live)
     @rule(queue=QUEUE)
     def pause(self, queue: str) -> None:
-        self._run(self.lab.pause(queue))
-        self.model.paused.add(queue)
+        self.twin.pause(queue)
 
     @precondition(lambda self: self.model.paused)
     @rule(queue=QUEUE)
     def resume(self, queue: str) -> None:
-        self._run(self.lab.resume(queue))
-        self.model.paused.discard(queue)
+        self.twin.resume(queue)
 
     # -- what workers do
 
     @precondition(lambda self: len(self.workers) < _MOST_WORKERS)
     @rule()
     def open(self) -> None:
-        session = self._run(self.lab.open())
-        self.model.open(session, lease=LEASE)
-        self.workers.append(Worker(session))
+        self.workers.append(Worker(self.twin.open()))
 
     @precondition(lambda self: self.workers and self.model.ready_lanes())
     @rule(which=WHICH, where=WHERE, room=st.integers(1, 4))
@@ -162,6 +154,15 @@ class StoreMachine(RuleBasedStateMachine):
         home = next(home for home, id in self.known if id in worker.held)
         where = self.homes.index(home)
         self.work(self.workers.index(worker), where, [end], delay, QUEUES, 1, 0, answered=True)
+
+    @precondition(lambda self: self.workers and self.model.live)
+    @rule(ends=st.lists(END, min_size=1, max_size=3), delay=DELAY, room=st.integers(1, 2))
+    def take_turns(self, ends: list[str], delay: float, room: int) -> None:
+        """Every worker ends all that it holds, and claims some more."""
+        for which, worker in enumerate(self.workers):
+            for where in range(len(self.homes)):
+                many = ends * len(worker.held)
+                self.work(which, where, many, delay, QUEUES, room, room, answered=True)
 
     @precondition(lambda self: self.workers and self.model.live)
     @rule(
@@ -188,7 +189,7 @@ class StoreMachine(RuleBasedStateMachine):
         """Finish some of what it holds, claim some more."""
         worker, home = self._pick(self.workers, which), self._home(where)
         mine = [job for job in worker.held.values() if self._lives_in(job.id, home)]
-        outcomes = [_outcome(job, end, delay) for job, end in zip(mine, ends, strict=False)]
+        outcomes = [worker_outcome(job, end, delay) for job, end in zip(mine, ends, strict=False)]
         shares = [Share(lane_of(queue), quota) for queue in queues] if room else []
         cycle = self._cycle(worker.session, home, outcomes, shares, room)
         if answered:
@@ -196,31 +197,26 @@ class StoreMachine(RuleBasedStateMachine):
                 worker.held.pop(outcome.id, None)
             worker.held.update({job.id: job for job in cycle.claimed})
             return
-        if outcomes:
-            self._ask_what_settled(worker, home, outcomes, cycle.refused)
+        for id in self.twin.settled(home, outcomes, cycle.refused) if outcomes else ():
+            worker.held.pop(id, None)
 
     @precondition(lambda self: self._unaware())
     @rule(which=WHICH)
     def reconcile(self, which: int) -> None:
         """Release what the store thinks is ours and we do not hold; hear of cancelled ones."""
         worker = self._pick(self._unaware(), which)
-        rows = self._run(self.lab.store.jobs.running(worker.session))
-        expected = self.model.running(worker.session)
-        self._same(sorted(rows, key=lambda r: r.id), sorted(expected, key=lambda r: r.id))
-        for row in rows:
+        for row in self.twin.running(worker.session):
             held = worker.held.get(row.id)
             if held is None or held.fence != row.fence:
                 outcome = Outcome(row.id, row.fence, End.RELEASE)
-                self._cycle(worker.session, row.partition, [outcome], [], 0)
+                self._cycle(worker.session, row.partition, [outcome])
 
     @precondition(lambda self: self.workers)
     @rule(which=WHICH, mask=st.integers(0, 7))
     def extend(self, which: int, mask: int) -> None:
         worker = self._pick(self.workers, which)
         executing = [id for bit, id in enumerate(worker.held) if mask >> (bit % 3) & 1]
-        extended = self._guard(lambda: self.lab.extend(worker.session, executing))
-        self._same(extended, self.model.extend(worker.session, executing, lease=LEASE))
-        if not extended:
+        if not self.twin.extend(worker.session, executing):
             self._bury(worker)
 
     @precondition(lambda self: self.workers)
@@ -234,8 +230,12 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.workers)
     @rule(which=WHICH, mask=st.integers(0, 7), noticed=st.booleans())
     def crash(self, which: int, mask: int, noticed: bool) -> None:
-        """One is gone, the others live on until everybody can see it."""
-        self._bury(self._pick(self.workers, which))
+        """One is gone after a last beat, the others live on until everybody can see it."""
+        worker = self._pick(self.workers, which)
+        self.clock.advance(1)
+        self.extend(self.workers.index(worker), mask)
+        if worker in self.workers:
+            self._bury(worker)
         if noticed:
             self.beat(mask, 16) if self.workers else self.clock.advance(16)
             self.beat(mask, 16) if self.workers else self.clock.advance(16)
@@ -250,9 +250,8 @@ class StoreMachine(RuleBasedStateMachine):
             mine = [job for job in worker.held.values() if self._lives_in(job.id, home)]
             outcomes = [Outcome(job.id, job.fence, End.RELEASE) for job in mine]
             if outcomes:
-                self._cycle(worker.session, home, outcomes, [], 0)
-        self._run(self.lab.close_session(worker.session))
-        self.model.close_session(worker.session)
+                self._cycle(worker.session, home, outcomes)
+        self.twin.close_session(worker.session)
         worker.held.clear()
         self._bury(worker)
 
@@ -263,7 +262,7 @@ class StoreMachine(RuleBasedStateMachine):
         worker = self._pick([worker for worker in self.zombies if worker.held], which)
         home = self._home(where)
         mine = [job for job in worker.held.values() if self._lives_in(job.id, home)]
-        outcomes = [_outcome(job, end, 3.0) for job, end in zip(mine, ends, strict=False)]
+        outcomes = [worker_outcome(job, end, 3.0) for job, end in zip(mine, ends, strict=False)]
         shares = [Share(lane_of(QUEUES[0]), 1)] if room else []
         cycle = self._cycle(worker.session, home, outcomes, shares, room)
         worker.held.update({job.id: job for job in cycle.claimed})
@@ -278,7 +277,7 @@ class StoreMachine(RuleBasedStateMachine):
         if held is not None and (held.fence, held.session) == (job.fence, sender):
             return  # it is current: that is `work`
         home = next(home for home, id in self.known if id == job.id)
-        self._cycle(sender, home, [_outcome(job, end, 3.0)], [], 0)
+        self._cycle(sender, home, [worker_outcome(job, end, 3.0)])
 
     # -- what the duties do
 
@@ -290,36 +289,30 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.due_in())
     @rule(where=WHERE, limit=st.sampled_from([100, 1, 2]))
     def admit(self, where: int, limit: int) -> None:
-        home = self._home(where)
-        lanes = self._run(self.lab.admit(home, limit=limit))
-        self._same(sorted(lanes), sorted(self.model.admit(home, limit=limit)))
+        self.twin.admit(self._home(where), limit=limit)
 
     @precondition(lambda self: any(row.hold for row in self.model.live.values()))
     @rule(where=WHERE, kinds=st.sampled_from([["echo"], ["copy", "echo"], ["copy", "copy"]]))
     def admit_kinds(self, where: int, kinds: list[str]) -> None:
-        home = self._home(where)
-        lanes = self._run(self.lab.admit_kinds(kinds, partition=home))
-        self._same(sorted(lanes), sorted(self.model.admit_kinds(home, kinds)))
+        self.twin.admit_kinds(self._home(where), kinds)
 
     @precondition(lambda self: self.model.find_lost())
     @rule()
     def find_lost(self) -> None:
         """What it finds may be used much later: a lost session stays lost."""
-        self.lost = self._run(self.lab.store.jobs.find_lost())
-        found = {home: set(sessions) for home, sessions in self.lost.items()}
-        self._same(found, self.model.find_lost())
+        self.lost = self.twin.find_lost()
 
     @precondition(lambda self: self.lost and self.model.find_lost())
     @rule(limit=st.sampled_from([100, 1]))
     def reap(self, limit: int) -> None:
         for home, sessions in self.lost.items():
-            self._reap(home, sessions, limit)
+            self.twin.reap(home, sessions, limit=limit)
 
     @precondition(lambda self: self.model.find_lost() or self.model.due_in())
     @rule()
     def tick(self) -> None:
         """All duties, as a scheduler does them."""
-        self.peek()
+        self.twin.peek()
         self.find_lost()
         self.reap(100)
         for home in self.homes:
@@ -328,45 +321,39 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.expired())
     @rule()
     def prune_sessions(self) -> None:
-        self._same(self._run(self.lab.prune_sessions()), self.model.prune_sessions())
-
-    def peek(self) -> None:
-        peek = self._run(self.lab.store.jobs.peek())
-        self._same(len(peek.ready), len(set(peek.ready)))
-        self._same(set(peek.ready), self.model.ready_lanes())
-        self._same(peek.due_in, self.model.due_in())
+        self.twin.prune_sessions()
 
     # -- what must be so
 
     @invariant()
     def the_same_rows(self) -> None:
-        self._same(self.lab.content, self.model.content())
+        self.twin.compare()
 
     def teardown(self) -> None:
         try:
-            if not self.broken:
+            if not self.twin.broken:
                 self._come_to_rest()
         finally:
             self.lab.close()
+        self.stage.reached.update(reached(self.lab.history))
 
     def _come_to_rest(self) -> None:
         """No more faults: everything must end."""
         self.clock.advance(1000)
         for queue in QUEUES:
-            self.resume(queue)
-        worker = Worker(self._run(self.lab.open()))
-        self.model.open(worker.session, lease=LEASE)
+            self.twin.resume(queue)
+        session = self.twin.open()
         self.tick()
-        for where, home in enumerate(self.homes):
-            self.admit_kinds(where, ["echo", "copy"])
-            shares = [Share(lane_of(queue), 1000) for queue in QUEUES]
-            claimed = self._cycle(worker.session, home, [], shares, 1000).claimed
+        shares = [Share(lane_of(queue), 1000) for queue in QUEUES]
+        for home in self.homes:
+            self.twin.admit_kinds(home, ["echo", "copy"])
+            claimed = self.twin.cycle(session, home, shares=shares, room=1000).claimed
             outcomes = [Outcome(job.id, job.fence, result=b"1") for job in claimed]
-            self._cycle(worker.session, home, outcomes, [], 0)
-        self._guard(self.lab.rest)
-        self._run(self.lab.count())
-        self._same(self.lab.content.live, ())
-        self.the_same_rows()
+            self.twin.cycle(session, home, outcomes)
+        self.twin.guard(self.lab.rest)
+        self.twin.count()
+        self.twin.same(self.lab.content.live, ())
+        self.twin.compare()
 
     def _unaware(self) -> list[Worker]:
         """Those that do not know of all that the store thinks they run."""
@@ -385,93 +372,18 @@ class StoreMachine(RuleBasedStateMachine):
     def _pick(self, some: Sequence[T], which: int) -> T:
         return some[which % len(some)]
 
-    def _submit(
-        self, home: int, jobs: tuple[NewJob, ...], *, answered: bool, resend: bool = False
-    ) -> None:
-        ids = self._run(self.lab.submit(*jobs, partition=home, resend=resend, reply=answered))
-        expected = self.model.submit(home, jobs, resend=resend)
-        for job, id, own in zip(jobs, ids, expected, strict=True):
-            # What has ended may be answered by what has its key now: test_resend.py is stricter.
-            if id != self.model.has_key(home, job) or not self.model.has_ended(job.id):
-                self._same(id, own)
-
     def _cycle(
         self,
         session: SessionId,
         home: int,
         outcomes: Sequence[Outcome],
-        shares: Sequence[Share],
-        room: int,
+        shares: Sequence[Share] = (),
+        room: int = 0,
     ) -> Cycle:
-        cycle = self._run(
-            self.lab.cycle(session, *outcomes, partition=home, shares=shares, room=room)
-        )
-        self._same(sorted(cycle.refused), sorted(self.model.finish(session, outcomes)))
-        self._same(cycle.claimed, self.model.claim(home, session, shares, room))
+        cycle = self.twin.cycle(session, home, outcomes, shares, room)
         self.claims += [(session, job) for job in cycle.claimed]
         return cycle
-
-    def _ask_what_settled(
-        self, worker: Worker, home: int, outcomes: list[Outcome], refused: list[JobId]
-    ) -> None:
-        """At least what took effect and left a trace, at most what nobody will accept any more."""
-        settled = self._run(self.lab.store.jobs.settled(home, outcomes))
-        least = {
-            outcome.id
-            for outcome in outcomes
-            if outcome.id not in refused and outcome.end not in (End.RELEASE, End.HOLD)
-        }
-        self._same(least - settled, set())
-        self._same(settled - self.model.over(outcomes), set())
-        for id in settled:
-            worker.held.pop(id, None)
-
-    def _reap(self, home: int, sessions: Sequence[SessionId], limit: int) -> None:
-        lost = self.model.reapable(home, sessions)
-        reaped = self._run(
-            self.lab.reap(sessions, partition=home, limit=limit, loss_limit=LOSS_LIMIT)
-        )
-        # Which of them, if not all, is not said.
-        running = [row.id for row in self.lab.content.live if row.state == "running"]
-        taken = [id for id in lost if id not in running]
-        self._same(len(taken), min(limit, len(lost)))
-        self._same(reaped, self.model.reap(taken, sessions, loss_limit=LOSS_LIMIT))
 
     def _bury(self, worker: Worker) -> None:
         self.workers.remove(worker)
         self.zombies.append(worker)
-
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._guard(lambda: self.stage.loop.run(work))
-
-    def _guard(self, work: Callable[[], T]) -> T:
-        try:
-            return work()
-        except BaseException:
-            self.broken = True
-            raise
-
-    def _same(self, real: object, expected: object) -> None:
-        if real != expected:
-            self.broken = True
-            raise AssertionError(f"the store: {real}\nthe model: {expected}")
-
-
-def _outcome(job: ClaimedJob, end: str, delay: float) -> Outcome:
-    """As a worker decides it."""
-    match end:
-        case "succeed":
-            return Outcome(job.id, job.fence, result=b'"done"')
-        case "cancel":
-            return Outcome(job.id, job.fence, End.CANCEL, reason="requested")
-        case "release":
-            return Outcome(job.id, job.fence, End.RELEASE)
-        case "hold":
-            return Outcome(job.id, job.fence, End.HOLD, reason="unknown_kind")
-        case "lose":
-            last, reason = job.losses + 1 >= LOSS_LIMIT, "worker_lost"
-        case _:
-            last, reason = job.last_attempt, "failed"
-    return Outcome(
-        job.id, job.fence, End.BURY if last else End.RETRY, delay=delay, reason=reason, error="no"
-    )

@@ -16,6 +16,9 @@ from machine.content import Beat, Content, Ended, Failure, Live
 from machine.invariants import DEADLINE_GRACE
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_CARRIED: Final = tuple(
+    name for name in Ended.__struct_fields__ if name in Live.__struct_fields__ and name != "state"
+)
 _WAITING: Final = ("scheduled", "held", "ready")
 
 
@@ -137,7 +140,8 @@ class Model:
         if row.cancel_requested:
             self._move(row, "cancelled", "requested")
         elif outcome.end is End.BURY:
-            self._bury(row, reason)
+            losses = row.losses + (reason == "worker_lost")
+            self._bury(replace(row, losses=losses), reason)
         else:
             due = self._now() + timedelta(seconds=outcome.delay)
             self.live[row.id] = replace(
@@ -174,24 +178,11 @@ class Model:
 
     def _ended(self, row: Live, state: str, reason: str | None, result: bytes | None) -> Ended:
         return Ended(
-            partition=row.partition,
-            id=row.id,
+            **{name: getattr(row, name) for name in _CARRIED},
             state=state,
-            fence=row.fence,
-            priority=row.priority,
-            attempt=row.attempt,
-            losses=row.losses,
-            namespace=row.namespace,
-            kind=row.kind,
-            queue=row.queue,
-            created_at=row.created_at,
-            run_at=row.run_at,
             started_at=row.claimed_at,
             finished_at=self._now(),
-            session=row.session,
-            key=row.key,
             reason=reason,
-            payload=row.payload,
             result=result,
         )
 

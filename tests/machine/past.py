@@ -88,6 +88,10 @@ class Past:
             and row.finished_at < self.pruned_before
         )
 
+    def prune(self, event: Prune) -> None:
+        """Before anything else is made of it: what it takes is not lost."""
+        self.pruned_before = event.moment.at - timedelta(seconds=event.keep)
+
     def taken(self, after: Content) -> list[Grant]:
         """Grants that nobody has ended, and that no longer stand in the store."""
         standing = {
@@ -131,8 +135,6 @@ class Past:
             self.paused.setdefault(event.queue, event.moment.ended)
         elif isinstance(event, Resume):
             self.paused.pop(event.queue, None)
-        elif isinstance(event, Prune):
-            self.pruned_before = event.moment.at - timedelta(seconds=event.keep)
 
     def _submitted(self, event: Submit) -> None:
         for position, job in enumerate(event.jobs):

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 import pytest
@@ -25,6 +26,13 @@ class Stage(msgspec.Struct, frozen=True):
     clock: ManualClock
     ids: Ids
     loop: asyncio.Runner
+    reached: set[str] = msgspec.field(default_factory=set)
+
+
+class Stages(Protocol):
+    def __call__(self, engine: str, partitions: int = 1) -> Stage:
+        """An empty store of this kind."""
+        ...
 
 
 @asynccontextmanager

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from machine.machine import StoreMachine
-from machine.stage import Stage, make_place, open_stage
+from machine.reached import EVERYTHING
+from machine.stage import Stage, Stages
 
 KINDS = ["sqlite-1", "sqlite-8", "postgres-1", "postgres-8"]
 EXAMPLES = {"sqlite": 60, "postgres": 40}
 
 
 @pytest.fixture(params=KINDS)
-def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
+def stage(request: pytest.FixtureRequest, stages: Stages) -> Stage:
     engine, partitions = str(request.param).split("-")
-    with asyncio.Runner() as loop:
-        place = make_place(request, tmp_path, engine, int(partitions))
-        opened = open_stage(loop.run(place.__aenter__()), loop)
-        try:
-            yield loop.run(opened.__aenter__())
-        finally:
-            loop.run(opened.__aexit__(None, None, None))
-            loop.run(place.__aexit__(None, None, None))
+    return stages(engine, int(partitions))
 
 
 def explore(stage: Stage, *, examples: int, steps: int, repeatable: bool) -> None:
@@ -52,6 +42,7 @@ def test_the_store_does_what_the_model_does(stage: Stage) -> None:
 
 
 @pytest.mark.sim
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 def test_the_store_does_what_the_model_does_for_a_long_time(stage: Stage) -> None:
-    explore(stage, examples=EXAMPLES[stage.place.engine] * 50, steps=80, repeatable=False)
+    explore(stage, examples=EXAMPLES[stage.place.engine] * 25, steps=80, repeatable=False)
+    assert EVERYTHING - stage.reached == set()

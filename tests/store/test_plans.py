@@ -47,6 +47,7 @@ RIDES = {
     "close_session": {"jobs_running"},
     "prune_sessions": {"jobs_running"},
 }
+READ_ALL_PARTITIONS = {"find_lost_sessions", "peek_jobs"}
 # What a worker waits for. They must be right even if planned while the store was new and empty.
 HOTTEST = [
     "submit_jobs",
@@ -145,6 +146,8 @@ def _values(connection: psycopg.Connection[Any]) -> dict[str, object]:
     return {
         "partition": PARTITION,
         "now": None,
+        "beat": None,
+        "resend": "true",
         "id": ids[0],
         "session": found[0][1] if found else ids[0],
         "ids": "{" + ",".join(ids) + "}",
@@ -189,7 +192,7 @@ def _check(name: str, found: list[Scan]) -> None:
         # By its id, not by walking a whole partition.
         if scan.index in ("jobs_pkey", "dead_pkey", "history_id"):
             assert "(id = " in scan.condition, scan
-        assert "partition" in scan.condition or scan.index in ("jobs_running", "jobs_ready"), scan
+        assert "partition" in scan.condition or name in READ_ALL_PARTITIONS, scan
 
 
 @pytest.mark.parametrize("mode", ["generic", "custom"])
@@ -254,6 +257,8 @@ async def test_a_store_that_was_empty_for_long_does_not_walk_its_tables_when_it_
     async with postgres_place(databases, partitions=1) as place:
         with psycopg.connect(place.direct, autocommit=True) as connection:
             connection.execute("VACUUM foliot.jobs")
+            read = "SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'jobs'"
+            before = _value(connection, read)
             async with open_world(place, clock, size=1) as world:
                 session = await world.open_session(lease=1000)
                 for _ in range(10):
@@ -263,8 +268,7 @@ async def test_a_store_that_was_empty_for_long_does_not_walk_its_tables_when_it_
                 for job in await world.claim(session, 10):
                     await world.end(session, job)
             _wait_until_alone(connection)  # what a connection has read is counted when it ends
-            read = "SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'jobs'"
-            assert _value(connection, read) < 5000
+            assert _value(connection, read) - before < 5000
 
 
 def _wait_until_alone(connection: psycopg.Connection[Any]) -> None:

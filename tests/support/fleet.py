@@ -187,8 +187,8 @@ class Fleet:
     def events(self, event: str | None = None, *, job: str | None = None) -> list[Event]:
         if not self._log.exists():
             return []
-        lines = self._log.read_bytes().splitlines()
-        found = [msgspec.json.decode(line, type=Event) for line in lines]
+        whole, _, _ = self._log.read_bytes().rpartition(b"\n")  # the last may be half written
+        found = [msgspec.json.decode(line, type=Event) for line in whole.splitlines()]
         return [e for e in found if event in (None, e.event) and job in (None, e.job)]
 
     def wait_for(self, event: str, *, job: str | None = None, count: int = 1) -> Event:
@@ -287,8 +287,14 @@ class Fleet:
         if unexplained and (unexplained := unexplained - self._explained(job)):
             raise AssertionError(
                 f"{job.id} ({job.state}, fence {job.fence}, attempt {job.attempt}) started under"
-                f" fences {sorted(fences)}, and nothing says why {sorted(unexplained)} ended"
+                f" fences {sorted(fences)}, and nothing says why {sorted(unexplained)} ended\n"
+                + "\n".join(map(str, self.events(job=job.id)))
+                + f"\n{self._mentions(job.id)}"
             )
+
+    def _mentions(self, id: str) -> str:
+        lines = [(w.pid, line) for w in self.workers for line in w.log.splitlines() if id in line]
+        return "\n".join(f"{pid}: {line}" for pid, line in lines)
 
     def _explained(self, job: Job) -> set[int]:
         recorded = {attempt.fence for attempt in self.attempts(job.id)}

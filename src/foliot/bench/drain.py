@@ -88,7 +88,7 @@ def drain_once(stage: Stage, plan: Plan, *, keep_backdrop: bool = False) -> floa
     with stage.workers() as workers:
         stage.wait(sheet, plan.jobs, workers)
         end = stage.probe.now()
-    stage.check(sheet, plan.jobs)
+    stage.check(sheet, plan.jobs, workers)
     return plan.jobs / (end - stage.probe.first_start())
 
 

@@ -72,7 +72,7 @@ def _grow(stage: Stage, plan: Plan) -> dict[str, object]:
             stage.wait(sheet, goal, workers)
             memory.append(_ask(stage, workers).resident_bytes)
             stage.say(f"after {goal:,} jobs: {memory[-1] / 1e6:.1f} MB")
-    stage.check(sheet, plan.jobs)
+    stage.check(sheet, plan.jobs, workers)
     return {
         "memory_bytes": memory,
         # The first tenth fills caches and pools; what comes after it should add nothing.

@@ -29,7 +29,7 @@ def latency(settings: Settings, plan: Plan, say: Say) -> dict[str, object]:
             stage.wait(sheet, 1, workers)
             times = _submit(stage, sheet, moments, plan.gap, range(1, places))
             stage.wait(sheet, places, workers)
-        stage.check(sheet, places)
+        stage.check(sheet, places, workers)
         counted = range(_WARM, places)
         returned = [max(0.0, moments.at(n) - times[n][1]) for n in counted]
         called = [moments.at(n) - times[n][0] for n in counted]

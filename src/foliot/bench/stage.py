@@ -80,8 +80,12 @@ class Stage:
                     + workers.said
                 )
 
-    def check(self, sheet: Sheet, jobs: int) -> None:
-        check_once(sheet.calls(jobs), tally(jobs, self.probe.finished()))
+    def check(self, sheet: Sheet, jobs: int, workers: Workers) -> None:
+        """Raises unless each was called once and is in history once; with what the workers said about it."""
+        try:
+            check_once(sheet.calls(jobs), tally(jobs, self.probe.finished()))
+        except FoliotError as error:
+            raise FoliotError(error.message + workers.said) from error
 
 
 def prepare(

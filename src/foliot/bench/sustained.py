@@ -45,7 +45,7 @@ def sustained(settings: Settings, seconds: float, say: Say, *, force: bool) -> d
                 raise FoliotError(f"no job was submitted in {seconds:g} s")
             stage.wait(sheet, submitted, workers)
             end = stage.probe.now()
-        stage.check(sheet, submitted)
+        stage.check(sheet, submitted, workers)
         start = stage.probe.first_start()
         found = stage.probe.finished_by_slice(start, SLICE)
         whole = [found.get(number, 0) / SLICE for number in range(int((end - start) // SLICE))]

@@ -148,8 +148,9 @@ class Portal:
         while True:
             try:
                 return await commands.submit(await self.store(), jobs, resend=resend)
-            except StoreUnavailable as error:
-                resend |= error.unknown
+            except StoreUnavailable:
+                # Even where this error says that nothing was done: other partitions may have theirs already.
+                resend = True
                 if self._clock.monotonic() - started + pause > _PATIENCE:
                     raise
                 await self._clock.sleep(self._ids.jitter(pause, 0.5))

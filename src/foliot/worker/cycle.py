@@ -128,17 +128,17 @@ class Cycle:
             while self._flying:
                 self._landed.clear()
                 await self._landed.wait()
-            held = {outcome.id for some in self._outcomes.values() for outcome in some}
-            for row in await self._store.jobs.running(self._session):
-                if row.id not in held and not self._holds(row.id):
+            rows = await self._store.jobs.running(self._session)
+            # Asked afterwards: what has ended meanwhile is no longer in its slot, but its outcome is here.
+            ours = {outcome.id for some in self._outcomes.values() for outcome in some}
+            ours |= self._slots.ids() if self._slots is not None else set()
+            for row in rows:
+                if row.id not in ours:
                     log.warning("job %s was claimed by a lost reply: released", row.id)
                     self.done(Outcome(row.id, row.fence, End.RELEASE))
         finally:
             self._paused = False
             self._something.set()
-
-    def _holds(self, id: str) -> bool:
-        return self._slots is not None and self._slots.holds(id)  # type: ignore[arg-type]
 
     def _heat(self, partition: int, number: int) -> None:
         self._news += 1

@@ -103,10 +103,9 @@ class Slots:
         waiting = len(self._backlog) + len(self._sync_backlog) + suspects
         return self._concurrency + prefetch - len(self.executing) - waiting
 
-    def holds(self, id: JobId) -> bool:
-        return id in self.executing or any(
-            job.id == id for backlog in self._backlogs for job in backlog
-        )
+    def ids(self) -> set[JobId]:
+        """All that is here, executing or waiting."""
+        return {*self.executing, *(job.id for backlog in self._backlogs for job in backlog)}
 
     def cancel(self, ids: set[JobId]) -> None:
         """Somebody asked for the end of these."""

@@ -7,6 +7,7 @@ statements are not prepared. A lost connection is reported as `StoreUnavailable`
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import ceil
 from typing import Any, Final, NoReturn
 
 import msgspec
@@ -24,6 +25,7 @@ Rows = list[tuple[Any, ...]]
 Values = Mapping[str, object]
 
 _TRIES: Final = 6  # of a transaction that deadlocked or could not be serialised
+_TURN: Final = 0.5  # seconds to wait for a connection before asking again
 _PLANS_LAST: Final = (
     5.0  # seconds: a plan that was made while a table was empty is no good when it is full
 )
@@ -102,10 +104,7 @@ class Connections:
             raise StoreUnavailable(f"the store is too contended: {error}") from error
 
     async def _attempt(self, steps: Sequence[Step]) -> list[Rows]:
-        try:
-            connection = await self._pool.getconn(self._timeout)
-        except (PoolTimeout, psycopg.OperationalError) as error:
-            raise _unavailable(error, unknown=False) from error
+        connection = await self._borrow()
         try:
             return await self._run(connection, steps)
         except (errors.DeadlockDetected, errors.SerializationFailure):
@@ -121,6 +120,20 @@ class Connections:
             raise
         finally:
             await self._pool.putconn(connection)
+
+    async def _borrow(self) -> Line:
+        """Asked for in short turns: a pool that failed to connect tries again only when it is asked."""
+        turns = ceil(self._timeout / _TURN)
+        for turn in range(1, turns + 1):
+            try:
+                return await self._pool.getconn(self._timeout / turns)
+            except PoolTimeout as error:
+                if turn == turns:
+                    said = f"no connection was to be had within {self._timeout:g} s"
+                    raise StoreUnavailable(f"PostgreSQL: {said}") from error
+            except psycopg.OperationalError as error:
+                raise _unavailable(error, unknown=False) from error
+        raise AssertionError("there is always a last turn")
 
     async def _run(self, connection: Line, steps: Sequence[Step]) -> list[Rows]:
         prepare = not self.pooled

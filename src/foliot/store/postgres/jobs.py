@@ -46,7 +46,7 @@ class PostgresJobs:
         if resend:
             ids = words(job.id for job in jobs)
             steps.append(Step(SQL["withdraw_resent_jobs"], {"partition": partition, "ids": ids}))
-        steps.append(Step(SQL["find_submitted_jobs"], _keys(partition, jobs)))
+        steps.append(Step(SQL["find_submitted_jobs"], _keys(partition, jobs, resend=resend)))
         found: dict[int, JobId | None] = dict((await self._connections.transact(steps))[-1])
         missing = [job for position, job in enumerate(jobs) if found[position] is None]
         if missing:
@@ -317,9 +317,10 @@ def _failures(outcomes: Sequence[Outcome]) -> Values:
     }
 
 
-def _keys(partition: int, jobs: Sequence[NewJob]) -> Values:
+def _keys(partition: int, jobs: Sequence[NewJob], *, resend: bool) -> Values:
     return {
         "partition": partition,
+        "resend": resend,
         "ids": words([job.id for job in jobs]),
         "namespaces": words([job.namespace for job in jobs]),
         "kinds": words([job.kind for job in jobs]),

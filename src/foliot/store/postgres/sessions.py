@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from math import ceil
-from typing import Final
+from typing import Any, Final
 
 import psycopg
 from psycopg import RawCursor
@@ -71,15 +71,19 @@ class PostgresHeart:
         self._clock = clock
         self._session = session
         self._lease = lease
-        self._connection: psycopg.Connection[tuple[object, ...]] | None = None
+        self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
+        self._told: datetime | None = None  # the store's time, no later than at _told_at on ours
+        self._told_at = 0.0
 
     def extend(self, executing: Sequence[JobId]) -> bool:
         statement = SQL["extend_session"]
+        now = self._clock.now_for_store()
         values: dict[str, object] = {
             "id": self._session,
             "lease": self._lease,
             "executing": words(executing),
-            "now": self._clock.now_for_store(),
+            "now": now,
+            "beat": now or self._store_time(),
         }
         try:
             if self._connection is None or self._connection.closed:
@@ -87,8 +91,10 @@ class PostgresHeart:
                     self._connections.conninfo, autocommit=True, prepare_threshold=None
                 )
             cursor = RawCursor(self._connection)
-            cursor.execute(statement.numbered, statement.bind(values))
-            return cursor.fetchone() is not None
+            row = cursor.execute(statement.numbered, statement.bind(values)).fetchone()
+            self._told = row[0] if row else None
+            self._told_at = self._clock.monotonic()
+            return row is not None
         except psycopg.Error as error:
             self.close()
             raise StoreUnavailable(f"PostgreSQL: {error}", unknown=True) from error
@@ -97,6 +103,12 @@ class PostgresHeart:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+    def _store_time(self) -> datetime | None:
+        """What the store's clock shows now, or a little less; unknown before the first answer."""
+        if self._told is None:
+            return None
+        return self._told + timedelta(seconds=self._clock.monotonic() - self._told_at)
 
 
 class PostgresLeases:

@@ -36,19 +36,23 @@ WHERE j.partition = :partition AND j.fence = 0 AND j.id = ANY (ARRAY(
     SELECT d.id FROM foliot.dead d WHERE d.partition = :partition AND d.id = ANY (:ids::uuid[])));
 
 -- name: find_submitted_jobs
--- Which job stands for each submission: the one with its id, else the live one with its key, else one that ended.
+-- Which job stands for each submission: the one with its id, live or, if it may have been sent before, ended; else the
+-- live one with its key.
 SELECT n.ordinal::integer - 1,
        coalesce((SELECT j.id FROM foliot.jobs j WHERE j.partition = :partition AND j.id = n.id),
+                CASE WHEN :resend THEN coalesce(
+                    (SELECT h.id FROM foliot.history h WHERE h.partition = :partition AND h.id = n.id LIMIT 1),
+                    (SELECT d.id FROM foliot.dead d WHERE d.partition = :partition AND d.id = n.id)) END,
                 (SELECT j.id FROM foliot.jobs j WHERE j.partition = :partition AND j.key = n.key
-                    AND j.namespace = n.namespace AND j.kind = n.kind),
-                (SELECT h.id FROM foliot.history h WHERE h.partition = :partition AND h.id = n.id LIMIT 1),
-                (SELECT d.id FROM foliot.dead d WHERE d.partition = :partition AND d.id = n.id))::text
+                    AND j.namespace = n.namespace AND j.kind = n.kind))::text
 FROM unnest(:ids::uuid[], :namespaces::text[], :kinds::text[], :keys::text[])
      WITH ORDINALITY AS n (id, namespace, kind, key, ordinal);
 
 -- name: claim_jobs
 -- The front of each lane, up to its quota, lanes in the order they are named. The candidates are fixed by a
 -- materialized CTE, so that the limit holds whatever the plan. Rides jobs_ready, then the primary key.
+-- By the time of the statement: now() is when the transaction began, and what it then finished may have taken longer
+-- than a job that is claimed here has been due, or than a beat ago.
 WITH picked AS MATERIALIZED (
     SELECT j.id
     FROM unnest(:lanes::bigint[], :queues::text[], :quotas::integer[]) AS l (lane, queue, quota)
@@ -66,8 +70,8 @@ WITH picked AS MATERIALIZED (
 ), taken AS (
     UPDATE foliot.jobs j
     SET state = 'running', session = :session, fence = j.fence + 1, attempt = j.attempt + 1,
-        claimed_at = coalesce(:now, now()),
-        deadline_at = coalesce(:now, now()) + make_interval(secs => j.timeout + :grace)
+        claimed_at = coalesce(:now, statement_timestamp()),
+        deadline_at = coalesce(:now, statement_timestamp()) + make_interval(secs => j.timeout + :grace)
     WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT id FROM picked)) AND j.state || '' = 'ready'
     RETURNING j.id, j.fence, j.kind, j.payload, j.attempt, j.max_attempts, j.losses, j.timeout,
               j.limit_key IS NOT NULL OR j.workflow IS NOT NULL OR j.outbox AS linked, j.lane, j.band, j.rank

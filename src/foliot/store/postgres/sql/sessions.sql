@@ -6,12 +6,13 @@ VALUES (:id, :host, :pid, :version, :queues, :kinds, :duties, coalesce(:now, now
         coalesce(:now, now()) + make_interval(secs => :lease));
 
 -- name: extend_session
--- An expired session never revives.
+-- An expired session never revives. The beat counts from when its list was made, which may be a while before it gets
+-- here: a job claimed in between must not be taken for one that had not started. Returns what time it is.
 UPDATE foliot.sessions
-SET beat_at = coalesce(:now, now()), expires_at = coalesce(:now, now()) + make_interval(secs => :lease),
-    executing = :executing::uuid[]
+SET beat_at = least(coalesce(:beat, beat_at), coalesce(:now, now())), executing = :executing::uuid[],
+    expires_at = coalesce(:now, now()) + make_interval(secs => :lease)
 WHERE id = :id AND expires_at > coalesce(:now, now())
-RETURNING id;
+RETURNING coalesce(:now, now());
 
 -- name: close_session
 DELETE FROM foliot.sessions s

@@ -1,0 +1,91 @@
+"""What is PostgreSQL's own: several writers at once, and a clock that is not ours."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import psycopg
+import pytest
+
+from foliot.clock import SystemClock
+from foliot.config import StoreSettings
+from foliot.ids import Ids
+from foliot.model.job import Outcome
+from foliot.model.lane import lane_of
+from foliot.store.open import open_store
+from foliot.store.port import Share
+from foliot.testing.clock import ManualClock
+from support.proxy import CuttingProxy
+from support.stores import Databases, Place, World
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def real(databases: Databases) -> AsyncIterator[World]:
+    """A store that goes by the database's own clock."""
+    async with databases.borrow(1) as name:
+        settings = StoreSettings(url=databases.server.url(name))
+        store = await open_store(settings, clock=SystemClock(), ids=Ids())
+        world = World(Place("postgres", settings, settings.url), store, ManualClock(), Ids())
+        yield world
+        await world.close()
+
+
+async def test_a_claim_has_the_time_of_its_own_statement(real: World) -> None:
+    """Its transaction began earlier, and what it finished first was held up by a lock."""
+    session = await real.open_session()
+    first = await real.run(session)
+    with psycopg.connect(real.place.direct) as holding:
+        holding.execute("SELECT 1 FROM foliot.jobs FOR UPDATE")
+        shares = [Share(lane_of("default"), 5)]
+        cycling = asyncio.create_task(
+            real.store.jobs.finish_and_claim(
+                0, session, outcomes=[Outcome(first.id, first.fence)], shares=shares, room=5
+            )
+        )
+        for _ in range(500):
+            if _waits_for_a_lock(real):
+                break
+            await asyncio.sleep(0.01)
+        later = await real.submit()
+        holding.rollback()
+    [job] = (await cycling).claimed
+    assert job.id == later
+    seen = await real.get(later)
+    assert seen.started_at is not None and seen.started_at >= seen.run_at
+
+
+def _waits_for_a_lock(world: World) -> bool:
+    with psycopg.connect(world.place.direct) as connection:
+        asked = "SELECT 1 FROM pg_locks WHERE NOT granted"
+        return connection.execute(asked).fetchone() is not None
+
+
+async def test_a_job_claimed_while_a_slow_beat_was_under_way_counts_as_executing(
+    real: World, databases: Databases
+) -> None:
+    """The beat cannot name what was claimed after its list was made, so it must not vouch for it either."""
+    server = databases.server
+    with CuttingProxy(str(server.directory), server.port) as proxy:
+        name = psycopg.conninfo.conninfo_to_dict(real.place.direct)["dbname"]
+        far = await open_store(
+            StoreSettings(url=proxy.url(str(name))), clock=SystemClock(), ids=Ids()
+        )
+        session = await real.open_session(lease=5)
+        heart = far.sessions.heart(session, lease=0.5)
+        assert heart.extend([])
+        proxy.delay(0.1)
+        beat = asyncio.create_task(asyncio.to_thread(heart.extend, []))
+        await asyncio.sleep(0.05)
+        await real.run(session)
+        assert await beat
+        heart.close()
+        await far.close()
+    for _ in range(100):
+        if await real.store.jobs.find_lost():
+            break
+        await asyncio.sleep(0.05)
+    reaped = await real.reap(session)
+    assert (reaped.lost, reaped.returned) == (1, 0)

@@ -1,0 +1,113 @@
+"""Statements: the same in both dialects, all of them used, all of them qualified."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from foliot.store.sql import load_statements, parse_statement
+
+FILES = ["jobs.sql", "sessions.sql", "upkeep.sql"]
+POSTGRES, SQLITE = "foliot.store.postgres", "foliot.store.sqlite"
+
+# Where the dialects must differ, each with its reason.
+ONLY_POSTGRES = {
+    "list_history_days": "history is kept by day",
+    "prune_default_history": "what no day was made for",
+    "prune_attempts": "in SQLite they go with their job's history",
+    "grade_server": "a file has no server",
+    "grade_oldest_transaction": "nor other transactions to wait for",
+}
+ONLY_SQLITE = {
+    "find_ready_lanes": "looks before it writes",
+    "list_payloads": "large payloads are read apart",
+    "find_refused_jobs": "a statement changes one table only",
+    "record_attempts": "the same",
+    "prune_history": "there are no days to drop",
+}
+TABLES = "jobs|history|history_default|dead|attempts|queues|sessions|leases"
+
+
+def names(package: str, file: str) -> list[str]:
+    return list(load_statements(package, file))
+
+
+def every_statement(package: str) -> Iterator[tuple[str, str]]:
+    for name, statement in load_statements(package, *FILES).items():
+        yield name, statement.text
+
+
+def adapter_source(package: str) -> str:
+    folder = Path(str(files(package)))
+    return "\n".join(path.read_text("utf-8") for path in folder.glob("*.py"))
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_both_dialects_have_the_same_statements_in_the_same_order(file: str) -> None:
+    postgres = [name for name in names(POSTGRES, file) if name not in ONLY_POSTGRES]
+    sqlite = [name for name in names(SQLITE, file) if name not in ONLY_SQLITE]
+    assert postgres == sqlite
+
+
+@pytest.mark.parametrize("package", [POSTGRES, SQLITE])
+def test_no_name_is_written_twice(package: str) -> None:
+    load_statements(package, *FILES)
+
+
+def test_the_exceptions_are_still_exceptions() -> None:
+    postgres, sqlite = (dict(every_statement(package)) for package in (POSTGRES, SQLITE))
+    assert set(ONLY_POSTGRES) <= set(postgres) - set(sqlite)
+    assert set(ONLY_SQLITE) <= set(sqlite) - set(postgres)
+
+
+@pytest.mark.parametrize("package", [POSTGRES, SQLITE])
+def test_every_statement_is_used_by_its_adapter(package: str) -> None:
+    source = adapter_source(package)
+    unused = [name for name, _ in every_statement(package) if f'"{name}"' not in source]
+    assert not unused
+
+
+def test_every_table_in_postgres_is_qualified() -> None:
+    """Callers' connections have a search_path of their own."""
+    bare = re.compile(
+        rf"\b(?:FROM|JOIN|INTO|UPDATE|USING)\s+(?:ONLY\s+)?({TABLES})\b", re.IGNORECASE
+    )
+    found = [(name, bare.findall(text)) for name, text in every_statement(POSTGRES)]
+    assert not [each for each in found if each[1]]
+
+
+def test_every_hot_statement_names_its_partition() -> None:
+    """But those that read across all of them, for people or to find where there is something to do."""
+    across = {"find_lost_sessions", "peek_jobs", "count_jobs", "grade_jobs", "list_history_days"}
+    hot = re.compile(r"foliot\.(jobs|history|dead|attempts)\b")
+    for name, text in every_statement(POSTGRES):
+        if hot.search(text) and name not in across:
+            assert ":partition" in text, name
+
+
+def test_every_change_of_state_names_the_state_it_comes_from() -> None:
+    for name, text in every_statement(POSTGRES):
+        if re.search(r"UPDATE foliot\.jobs|DELETE FROM foliot\.jobs", text):
+            # A resend takes back what nobody has claimed; cancelling flags whatever the state.
+            told = "fence = 0" if name == "withdraw_resent_jobs" else "state"
+            assert told in text, name
+
+
+def test_time_comes_from_the_clock_that_is_passed() -> None:
+    """So that a test or a simulation decides what time it is."""
+    passed = re.compile(r":now, (now|statement_timestamp)\(\)\)")
+    read = re.compile(r"now\(\)|_timestamp\(\)|CURRENT_", re.IGNORECASE)
+    for name, text in every_statement(POSTGRES):
+        assert name.startswith("grade_") or not read.search(passed.sub("", text)), name
+    for name, text in every_statement(SQLITE):
+        assert not re.search(r"strftime|datetime\(|julianday|CURRENT_", text), name
+
+
+def test_a_cast_is_no_parameter() -> None:
+    statement = parse_statement("x", "SELECT :a::int, :b, :a -- :c\n;")
+    assert statement.numbered.strip() == "SELECT $1::int, $2, $1"
+    assert statement.names == ("a", "b")
