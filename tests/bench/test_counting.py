@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
+from threading import Event
 
 import psycopg
 import pytest
@@ -111,3 +116,25 @@ def test_a_sheet_knows_what_is_missing(tmp_path: Path) -> None:
     assert sheet.missing(4) == 0
     assert sheet.missing(10) == 6
     assert sheet.calls(4) == b"\1\1\1\1"
+
+
+def test_a_bench_that_is_told_to_end_leaves_nothing_behind(
+    settings: Settings, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "foliot", "bench", "latency", "--jobs", "100000"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "FOLIOT_URL": settings.store.url}
+    scratch = tmp_path.glob
+    with subprocess.Popen(command, env=environment) as process:
+        while not any(calls_made(path) for path in scratch("foliot-bench-*/sheet*")):
+            assert process.poll() is None
+            Event().wait(0.02)
+        process.terminate()
+        assert process.wait(60) == 128 + signal.SIGTERM
+    assert not list(scratch("foliot-bench-*"))
+    with open_stage(settings, force=False, say=print) as stage:
+        assert not stage.probe.busy()
+        assert list(stage.probe.finished()) == []
+
+
+def calls_made(path: Path) -> bool:
+    return any(path.read_bytes())

@@ -125,7 +125,7 @@ def always_try_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def resend_with_a_new_id(patch: pytest.MonkeyPatch) -> None:
-    async def send(self: Portal, jobs: Sequence[NewJob]) -> list[JobId]:
+    async def send(self: Portal, jobs: Sequence[NewJob], **options: object) -> list[JobId]:
         while True:
             try:
                 return await commands.submit(await self.store(), jobs)

@@ -9,8 +9,9 @@ from typing import Final, TypeVar
 import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec.structs import replace
 
-from foliot.ids import JobId, SessionId
+from foliot.ids import JobId, SessionId, partition_of
 from foliot.model.job import ClaimedJob, End, NewJob, Outcome
 from foliot.model.lane import lane_of
 from foliot.store.port import Cycle, Share
@@ -116,13 +117,14 @@ class StoreMachine(RuleBasedStateMachine):
         if answered:
             self.unknown.remove((home, jobs))
 
-    @precondition(lambda self: self.model.live)
-    @rule(first=WHICH, second=WHICH)
-    def cancel(self, first: int, second: int) -> None:
-        home, id = self._pick(self.known, first)
-        other_home, other = self._pick(self.known, second)
-        ids = list(dict.fromkeys([id, other])) if other_home == home else [id]
-        self.twin.cancel(home, ids)
+    @precondition(lambda self: self.known)
+    @rule(which=WHICH, ended=st.booleans())
+    def cancel(self, which: int, ended: bool) -> None:
+        """One that lives, beside one that has ended."""
+        home, id = self._pick(self.known, which)
+        past = [id for id in self.model.history if self._home_of(id) == home]
+        ids = [id, self._pick(past, which)] if ended and past else [id]
+        self.twin.cancel(home, list(dict.fromkeys(ids)))
 
     @precondition(lambda self: not self.model.paused and self.model.live)
     @rule(queue=QUEUE)
@@ -151,18 +153,19 @@ class StoreMachine(RuleBasedStateMachine):
     def finish(self, which: int, end: str, delay: float) -> None:
         busy = [worker for worker in self.workers if worker.held]
         worker = self._pick(busy, which)
-        home = next(home for home, id in self.known if id in worker.held)
-        where = self.homes.index(home)
+        where = self.homes.index(self._home_of(next(iter(worker.held))))
         self.work(self.workers.index(worker), where, [end], delay, QUEUES, 1, 0, answered=True)
 
     @precondition(lambda self: self.workers and self.model.live)
-    @rule(ends=st.lists(END, min_size=1, max_size=3), delay=DELAY, room=st.integers(1, 2))
-    def take_turns(self, ends: list[str], delay: float, room: int) -> None:
-        """Every worker ends all that it holds, and claims some more."""
-        for which, worker in enumerate(self.workers):
-            for where in range(len(self.homes)):
-                many = ends * len(worker.held)
-                self.work(which, where, many, delay, QUEUES, room, room, answered=True)
+    @rule(ends=st.lists(END, min_size=1, max_size=3), delay=DELAY, rounds=st.integers(1, 4))
+    def take_turns(self, ends: list[str], delay: float, rounds: int) -> None:
+        """Every worker ends all that it holds and claims some more, again and again."""
+        for _ in range(rounds):
+            for which, worker in enumerate(self.workers):
+                for where in range(len(self.homes)):
+                    many = ends * len(worker.held)
+                    self.work(which, where, many, delay, QUEUES, 2, 2, answered=True)
+            self.tick()
 
     @precondition(lambda self: self.workers and self.model.live)
     @rule(
@@ -188,7 +191,7 @@ class StoreMachine(RuleBasedStateMachine):
     ) -> None:
         """Finish some of what it holds, claim some more."""
         worker, home = self._pick(self.workers, which), self._home(where)
-        mine = [job for job in worker.held.values() if self._lives_in(job.id, home)]
+        mine = [job for job in worker.held.values() if self._home_of(job.id) == home]
         outcomes = [worker_outcome(job, end, delay) for job, end in zip(mine, ends, strict=False)]
         shares = [Share(lane_of(queue), quota) for queue in queues] if room else []
         cycle = self._cycle(worker.session, home, outcomes, shares, room)
@@ -247,7 +250,7 @@ class StoreMachine(RuleBasedStateMachine):
         """In good order: what it holds is given back, then its session is closed."""
         worker = self._pick(self.workers, which)
         for home in self.homes:
-            mine = [job for job in worker.held.values() if self._lives_in(job.id, home)]
+            mine = [job for job in worker.held.values() if self._home_of(job.id) == home]
             outcomes = [Outcome(job.id, job.fence, End.RELEASE) for job in mine]
             if outcomes:
                 self._cycle(worker.session, home, outcomes)
@@ -261,23 +264,27 @@ class StoreMachine(RuleBasedStateMachine):
         """A worker that was thought dead goes on where it stopped."""
         worker = self._pick([worker for worker in self.zombies if worker.held], which)
         home = self._home(where)
-        mine = [job for job in worker.held.values() if self._lives_in(job.id, home)]
+        mine = [job for job in worker.held.values() if self._home_of(job.id) == home]
         outcomes = [worker_outcome(job, end, 3.0) for job, end in zip(mine, ends, strict=False)]
         shares = [Share(lane_of(QUEUES[0]), 1)] if room else []
         cycle = self._cycle(worker.session, home, outcomes, shares, room)
         worker.held.update({job.id: job for job in cycle.claimed})
 
-    @precondition(lambda self: self.claims and self.workers)
-    @rule(which=WHICH, who=WHICH, end=st.sampled_from(["succeed", "fail", "release"]))
-    def say_it_again(self, which: int, who: int, end: str) -> None:
-        """An old outcome once more, from whoever it was, or somebody else."""
+    @precondition(lambda self: self.claims)
+    @rule(which=WHICH, end=END, wrong=st.sampled_from(["fence", "session", "time"]))
+    def speak_out_of_turn(self, which: int, end: str, wrong: str) -> None:
+        """Of what runs, with another fence or under another name; or an old outcome once more."""
+        live = {(row.id, row.fence, row.session) for row in self.model.live.values()}
+        current = [(s, job) for s, job in self.claims if (job.id, job.fence, s) in live]
         session, job = self._pick(self.claims, which)
-        sender = self._pick([session, *(w.session for w in self.workers)], who)
-        held = self.model.live.get(job.id)
-        if held is not None and (held.fence, held.session) == (job.fence, sender):
-            return  # it is current: that is `work`
-        home = next(home for home, id in self.known if id == job.id)
-        self._cycle(sender, home, [worker_outcome(job, end, 3.0)])
+        if wrong != "time" and current:
+            session, job = self._pick(current, which)
+        if wrong == "fence":
+            job = replace(job, fence=job.fence - 1)
+        elif wrong == "session" or (session, job) in current:
+            session = self._pick([SessionId(job.id), *(w.session for w in self.workers)], which)
+        if (job.id, job.fence, session) not in live:
+            self._cycle(session, self._home_of(job.id), [worker_outcome(job, end, 3.0)])
 
     # -- what the duties do
 
@@ -366,8 +373,8 @@ class StoreMachine(RuleBasedStateMachine):
     def _home(self, where: int) -> int:
         return self.homes[where % len(self.homes)]
 
-    def _lives_in(self, id: JobId, home: int) -> bool:
-        return (home, id) in self.known
+    def _home_of(self, id: JobId) -> int:
+        return partition_of(id, self.stage.store.partitions)
 
     def _pick(self, some: Sequence[T], which: int) -> T:
         return some[which % len(some)]

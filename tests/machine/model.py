@@ -50,17 +50,17 @@ class Model:
         self, partition: int, jobs: Sequence[NewJob], *, resend: bool = False
     ) -> list[JobId]:
         for job in jobs:
-            known = job.id in self.live or (resend and self.has_ended(job.id))
-            if not known and self.has_key(partition, job) is None:
+            known = job.id in self.live or (resend and self._has_ended(job.id))
+            if not known and self._has_key(partition, job) is None:
                 self.live[job.id] = self._new(partition, job)
         return [self._standing_for(partition, job) for job in jobs]
 
     def _standing_for(self, partition: int, job: NewJob) -> JobId:
-        if job.id in self.live or self.has_ended(job.id):
+        if job.id in self.live or self._has_ended(job.id):
             return job.id
-        return self.has_key(partition, job) or job.id
+        return self._has_key(partition, job) or job.id
 
-    def has_key(self, partition: int, job: NewJob) -> JobId | None:
+    def _has_key(self, partition: int, job: NewJob) -> JobId | None:
         """The live job that has its key."""
         if job.key is None:
             return None
@@ -70,7 +70,7 @@ class Model:
                 return row.id
         return None
 
-    def has_ended(self, id: JobId) -> bool:
+    def _has_ended(self, id: JobId) -> bool:
         return id in self.history or id in self.dead
 
     def _new(self, partition: int, job: NewJob) -> Live:
@@ -354,9 +354,8 @@ class Model:
         return "returned"
 
     def _take_back(self, row: Live, why: str, loss_limit: int) -> str:
-        reason = "worker_lost" if why == "lost" else why
-        if why != "returned":
-            self._record(row, reason)
+        reason = why if why == "timed_out" else "worker_lost"
+        self._record(row, reason)
         if row.cancel_requested:
             self._move(row, "cancelled", "requested")
             return "cancelled"

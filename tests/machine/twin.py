@@ -31,11 +31,7 @@ class Twin:
         self, home: int, jobs: tuple[NewJob, ...], *, answered: bool, resend: bool = False
     ) -> None:
         ids = self._run(self.lab.submit(*jobs, partition=home, resend=resend, reply=answered))
-        expected = self.model.submit(home, jobs, resend=resend)
-        for job, id, own in zip(jobs, ids, expected, strict=True):
-            # What has ended may be answered by what has its key now; test_unknown_outcomes.py is stricter.
-            if id != self.model.has_key(home, job) or not self.model.has_ended(job.id):
-                self.same(id, own)
+        self.same(ids, self.model.submit(home, jobs, resend=resend))
 
     def cancel(self, home: int, ids: Sequence[JobId]) -> None:
         found = self._run(self.lab.cancel(*ids, partition=home))

@@ -63,7 +63,9 @@ async def test_a_job_claimed_at_the_moment_of_the_last_beat_is_lost(world: World
     assert await world.reap(session) == Reaped(lost=1)
 
 
-async def test_a_job_that_the_last_beat_did_not_name_goes_back_unchanged(world: World) -> None:
+async def test_a_job_that_the_last_beat_did_not_name_goes_back_uncounted_and_recorded(
+    world: World,
+) -> None:
     session = await world.open_session()
     before = await world.get(await world.submit())
     [job] = await world.claim(session)
@@ -74,7 +76,9 @@ async def test_a_job_that_the_last_beat_did_not_name_goes_back_unchanged(world: 
     after = await world.get(job.id)
     assert (after.state, after.attempt, after.losses, after.session) == (JobState.READY, 0, 0, None)
     assert (after.fence, after.run_at) == (1, before.run_at)
-    assert await world.attempts(job.id) == []
+    [attempt] = await world.attempts(job.id)
+    assert (attempt.outcome, attempt.fence) == ("worker_lost", 1)
+    assert "perhaps before it started" in str(attempt.error)
 
 
 async def test_a_job_of_a_session_that_nobody_knows_is_lost(world: World) -> None:

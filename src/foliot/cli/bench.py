@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -182,6 +183,8 @@ def _load(
         "worker.concurrency": concurrency,
         "worker.threads": threads,
     }
+    # Told to end, it still stops its workers and removes its jobs.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     return options.load(flags).settings
 
 

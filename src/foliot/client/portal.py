@@ -124,15 +124,15 @@ class Portal:
                     return
             await self._send(group)
 
-    async def _send(self, group: list[_Waiting]) -> None:
+    async def _send(self, group: list[_Waiting], *, resend: bool = False) -> None:
         jobs = [job for some, _ in group for job in some]
         try:
-            ids = await self._send_patiently(jobs)
+            ids = await self._send_patiently(jobs, resend=resend)
         except Exception as error:  # noqa: BLE001 - it is handed to whoever waits
             if len(group) > 1 and not isinstance(error, StoreUnavailable):
-                # One of them cannot be stored: the others must not suffer for it.
+                # One of them cannot be stored: the others must not suffer for it. Some may be stored already.
                 for one in group:
-                    await self._send([one])
+                    await self._send([one], resend=True)
                 return
             for _, done in group:
                 done.set_exception(error)
@@ -142,9 +142,9 @@ class Portal:
             done.set_result(ids[start : start + len(some)])
             start += len(some)
 
-    async def _send_patiently(self, jobs: Sequence[NewJob]) -> list[JobId]:
+    async def _send_patiently(self, jobs: Sequence[NewJob], *, resend: bool) -> list[JobId]:
         started = self._clock.monotonic()
-        pause, resend = 0.05, False
+        pause = 0.05
         while True:
             try:
                 return await commands.submit(await self.store(), jobs, resend=resend)

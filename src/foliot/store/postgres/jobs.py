@@ -229,7 +229,7 @@ class PostgresJobs:
         common: Values = {"partition": partition, "session": session, "now": self._now()}
         # In id order, like every multi-row write; of two for one job, only the higher fence can be current.
         # The same one twice would be in history twice.
-        once = {(outcome.id, outcome.fence): outcome for outcome in outcomes}
+        once = {(outcome.id, outcome.fence): outcome for outcome in reversed(outcomes)}
         ordered = [once[name] for name in sorted(once)]
         steps = []
         if finished := [o for o in ordered if o.end in _FINISHED]:

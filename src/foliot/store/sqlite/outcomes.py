@@ -28,8 +28,11 @@ class Ending:
     """The outcomes of one cycle, ready to be applied in a transaction."""
 
     def __init__(self, partition: int, session: SessionId, outcomes: Sequence[Outcome]) -> None:
-        # The same outcome twice would be in history twice.
-        outcomes = list({(outcome.id, outcome.fence): outcome for outcome in outcomes}.values())
+        # The same outcome twice would be in history twice: the first that was said counts.
+        once: dict[tuple[JobId, int], Outcome] = {}
+        for outcome in outcomes:
+            once.setdefault((outcome.id, outcome.fence), outcome)
+        outcomes = list(once.values())
         self._outcomes = outcomes
         self._common: Values = {"partition": partition, "session": session}
         finished = [o for o in outcomes if o.end in _FINISHED]

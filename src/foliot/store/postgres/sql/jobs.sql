@@ -302,7 +302,8 @@ WHERE EXISTS (
 
 -- name: reap_jobs
 -- Takes back what lost sessions held and what ran past its deadline. A job counts as executing if its session's
--- last beat named it, or came before the claim: then nobody can say that it had not started.
+-- last beat named it, or came before the claim: then nobody can say that it had not started. The others are given
+-- their attempt back, but that the session was lost is recorded for them too: they may have started since the beat.
 WITH candidates AS (
     SELECT j.id FROM foliot.jobs j
     WHERE j.partition = :partition AND j.state = 'running' AND j.session = ANY (:sessions::uuid[])
@@ -331,10 +332,12 @@ WITH candidates AS (
     FROM taken t
 ), recorded AS (
     INSERT INTO foliot.attempts (partition, job, fence, attempt, outcome, error, session, started_at, finished_at)
-    SELECT :partition::smallint, id, fence, attempt, CASE why WHEN 'lost' THEN 'worker_lost' ELSE why END,
-           CASE why WHEN 'lost' THEN 'the session that ran it was lost' ELSE 'it ran past its deadline' END,
+    SELECT :partition::smallint, id, fence, attempt, CASE why WHEN 'timed_out' THEN why ELSE 'worker_lost' END,
+           CASE why WHEN 'lost' THEN 'the session that ran it was lost'
+                    WHEN 'returned' THEN 'the session that held it was lost, perhaps before it started'
+                    ELSE 'it ran past its deadline' END,
            session, claimed_at, coalesce(:now, now())
-    FROM fates WHERE why <> 'returned'
+    FROM fates
 ), again AS (
     UPDATE foliot.jobs j
     SET state = 'ready', session = NULL, claimed_at = NULL, deadline_at = NULL,

@@ -279,7 +279,8 @@ WHERE EXISTS (
 
 -- name: reap_jobs
 -- Takes back what lost sessions held and what ran past its deadline. A job counts as executing if its session's
--- last beat named it, or came before the claim: then nobody can say that it had not started.
+-- last beat named it, or came before the claim: then nobody can say that it had not started. The others are given
+-- their attempt back, but that the session was lost is recorded for them too: they may have started since the beat.
 -- What is decided once stands in a table in memory while the parts act on it. Nobody waits for these rows in another
 -- order, so they need not be sorted: of 200,000 to be taken back, that made each 1000 wait 370 ms.
 SELECT 1
@@ -321,11 +322,12 @@ SELECT t.place, t.why,
             ELSE 'ready' END
 FROM taken t;
 INSERT INTO foliot_attempts (partition, job, fence, attempt, outcome, error, session, started_at, finished_at)
-SELECT :partition, j.id, j.fence, j.attempt, CASE f.why WHEN 'lost' THEN 'worker_lost' ELSE f.why END,
-       CASE f.why WHEN 'lost' THEN 'the session that ran it was lost' ELSE 'it ran past its deadline' END,
+SELECT :partition, j.id, j.fence, j.attempt, CASE f.why WHEN 'timed_out' THEN f.why ELSE 'worker_lost' END,
+       CASE f.why WHEN 'lost' THEN 'the session that ran it was lost'
+                  WHEN 'returned' THEN 'the session that held it was lost, perhaps before it started'
+                  ELSE 'it ran past its deadline' END,
        j.session, j.claimed_at, :now
-FROM foliot_fates f CROSS JOIN foliot_jobs j ON j.rowid = f.place
-WHERE f.why <> 'returned';
+FROM foliot_fates f CROSS JOIN foliot_jobs j ON j.rowid = f.place;
 INSERT INTO foliot_dead (partition, id, fence, lane, priority, attempt, max_attempts, losses, generation,
                          outbox, namespace, kind, queue, created_at, run_at, started_at, finished_at,
                          timeout, session, key, limit_key, workflow, requires, reason, payload)
