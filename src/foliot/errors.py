@@ -21,10 +21,11 @@ FoliotError
 from __future__ import annotations
 
 import difflib
-import math
 import re
 import reprlib
 from collections.abc import Iterable
+
+LONGEST_WAIT = 3653 * 86_400.0  # ten years: whatever is put off longer is a mistake
 
 _LONGEST_SHOWN = 80
 _NOT_GIVEN = object()

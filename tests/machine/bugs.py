@@ -44,16 +44,19 @@ class Bug(msgspec.Struct, frozen=True):
     name: str
     scenario: Scenario
     caught_by: tuple[str, ...]
+    both: Sequence[Edit | Change] = ()
     postgres: Sequence[Edit | Change] = ()
     sqlite: Sequence[Edit | Change] = ()
 
     @property
     def engines(self) -> list[str]:
-        return [name for name in ("sqlite", "postgres") if getattr(self, name)]
+        return [name for name in ("sqlite", "postgres") if self.changes(name)]
+
+    def changes(self, engine: str) -> list[Edit | Change]:
+        return [*self.both, *(self.postgres if engine == "postgres" else self.sqlite)]
 
     def switch_on(self, engine: str, patch: pytest.MonkeyPatch) -> None:
-        changes: Sequence[Edit | Change] = getattr(self, engine)
-        for change in changes:
+        for change in self.changes(engine):
             if callable(change):
                 change(patch)
             else:

@@ -118,13 +118,13 @@ class StoreMachine(RuleBasedStateMachine):
             self.unknown.remove((home, jobs))
 
     @precondition(lambda self: self.known)
-    @rule(which=WHICH, ended=st.booleans())
-    def cancel(self, which: int, ended: bool) -> None:
-        """One that lives, beside one that has ended."""
+    @rule(which=WHICH, other=WHICH)
+    def cancel(self, which: int, other: int) -> None:
+        """Any one, beside one that runs or has ended."""
         home, id = self._pick(self.known, which)
-        past = [id for id in self.model.history if self._home_of(id) == home]
-        ids = [id, self._pick(past, which)] if ended and past else [id]
-        self.twin.cancel(home, list(dict.fromkeys(ids)))
+        taken = [row.id for row in self.model.live.values() if row.session] + [*self.model.history]
+        others = [id for id in taken if self._home_of(id) == home] or [id]
+        self.twin.cancel(home, list(dict.fromkeys([id, self._pick(others, other)])))
 
     @precondition(lambda self: not self.model.paused and self.model.live)
     @rule(queue=QUEUE)

@@ -166,22 +166,16 @@ class Past:
             self.grants.setdefault(job.id, []).append(grant)
 
     def _take_back(self, event: Event) -> None:
-        after = event.moment.after
-        reasons = {(row.job, row.fence): row.outcome for row in after.attempts}
-        flagged = {row.id for row in event.moment.before.live if row.cancel_requested}
-        returned = event.reaped.returned if isinstance(event, Reap) else 0
-        for grant in self.taken(after):
+        reasons = {(row.job, row.fence): row.outcome for row in event.moment.after.attempts}
+        for grant in self.taken(event.moment.after):
             reason = reasons.get((grant.job, grant.fence))
-            if reason is not None:
-                grant.end = {"worker_lost": "lost"}.get(reason, reason)
-                self.failures.setdefault(grant.job, set()).add(grant.fence)
-            elif isinstance(event, Reap) and grant.job in flagged:
-                grant.end = "unstarted"
-            elif returned:
-                grant.end = "unstarted"
-                returned -= 1
-            else:
+            if reason is None:
                 grant.end = "vanished"
+                continue
+            self.failures.setdefault(grant.job, set()).add(grant.fence)
+            grant.end = reason
+            if reason == "worker_lost":
+                grant.end = "unstarted" if _was_returned(grant.job, event) else "lost"
 
     def _look(self, event: Event) -> None:
         after = event.moment.after
@@ -194,3 +188,11 @@ class Past:
         for ended in after.ended:
             self.ended.setdefault(ended.id, ended)
         self.buried |= {row.id for row in after.dead}
+
+
+def _was_returned(job: JobId, event: Event) -> bool:
+    """Whether a reaping says that the job had not started. It counts them; which is one, the job's losses say."""
+    if not isinstance(event, Reap) or not event.reaped.returned:
+        return False
+    before, after = event.moment.before.find(job), event.moment.after.find(job)
+    return before is not None and after is not None and before.losses == after.losses

@@ -119,14 +119,7 @@ BUGS: Final = [
         "priority is not looked at",
         scenarios.a_low_priority_comes_first,
         ("I14 priority",),
-        postgres=[
-            (
-                "submit_jobs",
-                "n.priority, n.priority, n.max_attempts",
-                "0, n.priority, n.max_attempts",
-            )
-        ],
-        sqlite=[
+        both=[
             (
                 "submit_jobs",
                 "n.priority, n.priority, n.max_attempts",
@@ -152,8 +145,7 @@ BUGS: Final = [
         "resend with a new id",
         scenarios.a_reply_is_lost,
         ("I3 one submit",),
-        postgres=[bugs.resend_with_a_new_id],
-        sqlite=[bugs.resend_with_a_new_id],
+        both=[bugs.resend_with_a_new_id],
     ),
     Bug(
         "resend that looks within its insert",
@@ -250,8 +242,7 @@ BUGS: Final = [
         "the last attempt is not looked at",
         scenarios.a_job_fails,
         ("I12 attempts bounded",),
-        postgres=[bugs.always_try_again],
-        sqlite=[bugs.always_try_again],
+        both=[bugs.always_try_again],
     ),
     Bug(
         "session rows are deleted before their jobs are reaped",
@@ -329,8 +320,7 @@ BUGS: Final = [
         "a failed attempt of a cancelled job is tried again",
         scenarios.jobs_are_cancelled,
         ("I23 cancel",),
-        postgres=[("retry_jobs", " AND NOT j.cancel_requested", "")],
-        sqlite=[("retry_jobs", " AND NOT j.cancel_requested", "")],
+        both=[("retry_jobs", " AND NOT j.cancel_requested", "")],
     ),
     Bug(
         "cancel rewrites what has ended",

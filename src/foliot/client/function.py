@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, U
 import msgspec
 
 from foliot.client.handle import Handle
-from foliot.errors import InvalidValue
+from foliot.errors import LONGEST_WAIT, InvalidValue
 from foliot.model.definition import JobDefinition
 from foliot.model.job import NewJob
 from foliot.registry import bind, check_seconds, check_whole
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 C = TypeVar("C")  # what a call returns: of an async function, a coroutine
 R = TypeVar("R")  # what the job results in
-_TEN_YEARS = 3653 * 86400
 
 
 class Options(TypedDict, total=False):
@@ -133,7 +132,7 @@ def new_job(prepared: Prepared, app: Foliot) -> NewJob:
 
 def _check_delay(value: float | timedelta) -> float:
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    return check_seconds("delay", seconds, least=0, most=_TEN_YEARS, example="delay=60")
+    return check_seconds("delay", seconds, least=0, most=LONGEST_WAIT, example="delay=60")
 
 
 def _check_run_at(value: datetime) -> datetime:

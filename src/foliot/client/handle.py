@@ -9,7 +9,7 @@ import msgspec
 from foliot import commands
 from foliot.client.portal import Portal
 from foliot.clock import Clock
-from foliot.errors import InvalidValue, JobCancelled, JobFailed, ResultTimeout
+from foliot.errors import InvalidValue, JobCancelled, JobFailed, ResultTimeout, StoreUnavailable
 from foliot.ids import JobId
 from foliot.model.job import Job, JobState
 
@@ -68,12 +68,18 @@ class Handle(Generic[R]):
         started = self._clock.monotonic()
         pause = _FIRST_LOOK
         while True:
-            job = await self._get()
-            if job.state.final:
-                return await self._outcome(job)
+            state = None
+            try:
+                job = await self._get()
+                if job.state.final:
+                    return await self._outcome(job)
+                state = job.state
+            except StoreUnavailable:
+                if timeout is None:
+                    raise  # with a timeout there is time for it to come back
             waited = self._clock.monotonic() - started
             if timeout is not None and waited >= timeout:
-                raise ResultTimeout(self.id, timeout, job.state)
+                raise ResultTimeout(self.id, timeout, state)
             left = pause if timeout is None else min(pause, timeout - waited)
             await self._clock.sleep(left)
             pause = min(pause * 1.5, _LAST_LOOK)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from foliot.errors import LONGEST_WAIT, InvalidValue
+
 
 class Exponential(msgspec.Struct, frozen=True, kw_only=True):
     """`first` seconds, then `factor` times as long each time, up to `cap`; the wait is drawn from zero to that."""
@@ -11,6 +13,11 @@ class Exponential(msgspec.Struct, frozen=True, kw_only=True):
     first: float = 1.0
     factor: float = 2.0
     cap: float = 300.0
+
+    def __post_init__(self) -> None:
+        _check("first", self.first, 0, LONGEST_WAIT, "Exponential(first=1)")
+        _check("factor", self.factor, 1, 1000, "Exponential(factor=2)")
+        _check("cap", self.cap, self.first, LONGEST_WAIT, "Exponential(first=1, cap=300)")
 
     def longest(self, failures: int) -> float:
         """The upper bound of the wait after this many failures, in seconds."""
@@ -23,8 +30,19 @@ class Fixed(msgspec.Struct, frozen=True):
 
     seconds: float
 
+    def __post_init__(self) -> None:
+        _check("seconds", self.seconds, 0, LONGEST_WAIT, "Fixed(30)")
+
     def longest(self, failures: int) -> float:
         return self.seconds
 
 
 RetryPolicy = Exponential | Fixed
+
+
+def _check(field: str, value: object, least: float, most: float, example: str) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not least <= value <= most:  # type: ignore[operator]
+        raise InvalidValue(
+            field, value, f"is not a number from {least:g} to {most:g}", example=example
+        )
