@@ -233,7 +233,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
 def _is_seconds(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    return math.isfinite(value) and value >= 0
+    return 0 <= value <= LONGEST_WAIT
 
 
 _short = reprlib.Repr()
