@@ -1,4 +1,4 @@
-"""Foliot: durable jobs and schedules on SQLite and PostgreSQL.
+"""Foliot: durable jobs on SQLite and PostgreSQL.
 
 The public names are imported on first use, so that `foliot --help` does not pay for the drivers.
 """
@@ -13,7 +13,13 @@ if TYPE_CHECKING:
     from foliot.client.handle import Handle as Handle
     from foliot.errors import Cancel as Cancel
     from foliot.errors import FoliotError as FoliotError
+    from foliot.errors import InvalidValue as InvalidValue
+    from foliot.errors import JobCancelled as JobCancelled
+    from foliot.errors import JobFailed as JobFailed
+    from foliot.errors import ResultTimeout as ResultTimeout
     from foliot.errors import Retry as Retry
+    from foliot.errors import StoreUnavailable as StoreUnavailable
+    from foliot.errors import UnknownJob as UnknownJob
     from foliot.model.job import Job as Job
     from foliot.model.job import JobState as JobState
     from foliot.model.job import Priority as Priority
@@ -33,6 +39,12 @@ _HOMES = {
     "Job": "foliot.model.job",
     "JobState": "foliot.model.job",
     "Priority": "foliot.model.job",
+    "InvalidValue": "foliot.errors",
+    "JobCancelled": "foliot.errors",
+    "JobFailed": "foliot.errors",
+    "ResultTimeout": "foliot.errors",
+    "StoreUnavailable": "foliot.errors",
+    "UnknownJob": "foliot.errors",
     "Retry": "foliot.errors",
     "current_job": "foliot.worker.context",
 }
@@ -44,10 +56,16 @@ __all__ = [
     "Foliot",
     "FoliotError",
     "Handle",
+    "InvalidValue",
     "Job",
+    "JobCancelled",
+    "JobFailed",
     "JobState",
     "Priority",
+    "ResultTimeout",
     "Retry",
+    "StoreUnavailable",
+    "UnknownJob",
     "current_job",
 ]
 
@@ -58,3 +76,7 @@ def __getattr__(name: str) -> object:
     value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -63,6 +63,10 @@ async def _submit_by_partition(
 
 def _news(store: Store, jobs: Sequence[NewJob]) -> Wake:
     ready = {
-        (partition_of(job.id, store.partitions), job.lane) for job in jobs if job.run_at is None
+        (partition_of(job.id, store.partitions), job.lane) for job in jobs if not _is_later(job)
     }
-    return Wake(tuple(ready), due=any(job.run_at is not None for job in jobs))
+    return Wake(tuple(ready), due=any(_is_later(job) for job in jobs))
+
+
+def _is_later(job: NewJob) -> bool:
+    return job.run_at is not None or job.delay is not None

@@ -197,16 +197,16 @@ class Retry(FoliotError):
         if after is not None and not _is_seconds(after):
             raise InvalidValue("after", after, "is not a number of seconds", example="after=30")
         self.after = after
-        self.reason = reason
-        super().__init__(reason or "the handler asked to be retried")
+        self.reason = None if reason is None else str(reason)
+        super().__init__(self.reason or "the handler asked to be retried")
 
 
 class Cancel(FoliotError):
     """Raised by a handler to end its job as cancelled."""
 
     def __init__(self, reason: str | None = None) -> None:
-        self.reason = reason
-        super().__init__(reason or "the handler cancelled its job")
+        self.reason = None if reason is None else str(reason)
+        super().__init__(self.reason or "the handler cancelled its job")
 
 
 def redact(text: str) -> str:

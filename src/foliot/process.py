@@ -30,7 +30,7 @@ from foliot.store.open import open_store
 from foliot.store.port import Peek, Store, Wake
 from foliot.watch import Watch
 from foliot.worker.heartbeat import Heartbeat
-from foliot.worker.service import Worker
+from foliot.worker.service import Host, Worker
 
 log = logging.getLogger("foliot.process")
 T = TypeVar("T")
@@ -53,10 +53,13 @@ class Process:
         clock: Clock,
         ids: Ids,
         on_live: Callable[[], None] | None = None,
+        supervised: bool = False,
     ) -> None:
-        """`on_live` is called whenever a session has been opened."""
+        """`on_live` is called whenever a session has been opened. `supervised`: it may stop when it is worn out,
+        for another process is started in its place."""
         self._role = role
         self._on_live = on_live or _nothing
+        self._supervised = supervised
         self._settings = settings
         self._clock = clock
         self._ids = ids
@@ -79,6 +82,13 @@ class Process:
         finally:
             await store.close()
 
+    def _wear_out(self) -> None:
+        if self._supervised:
+            log.error("jobs that do not end have taken all threads: stopping, to be started again")
+            self.stop()
+        else:
+            log.error("jobs that do not end have taken all threads: start this process again")
+
     def _hear(self, wake: Wake) -> None:
         if self._life is not None:
             self._life.hear(wake)
@@ -96,7 +106,14 @@ class Process:
         return None
 
     async def _live(self, store: Store) -> None:
-        life = Life(store, self._role, self._settings, clock=self._clock, ids=self._ids)
+        life = Life(
+            store,
+            self._role,
+            self._settings,
+            clock=self._clock,
+            ids=self._ids,
+            on_worn_out=self._wear_out,
+        )
         try:
             # A session that takes its whole lease to open is worth nothing.
             async with asyncio.timeout(self._settings.worker.lease):
@@ -138,9 +155,17 @@ class Life:
     """One session, from opening to closing or loss."""
 
     def __init__(
-        self, store: Store, role: Role, settings: Settings, *, clock: Clock, ids: Ids
+        self,
+        store: Store,
+        role: Role,
+        settings: Settings,
+        *,
+        clock: Clock,
+        ids: Ids,
+        on_worn_out: Callable[[], None],
     ) -> None:
         self.session = ids.session()
+        self._on_worn_out = on_worn_out
         self._store = store
         self._role = role
         self._settings = settings
@@ -189,7 +214,7 @@ class Life:
             if work.done():
                 work.result()  # a loop never ends by itself: this raises what broke it
             if not self._lost.is_set():
-                await self._finish()
+                await self._finish(work)
         finally:
             for task in (*ends, work):
                 task.cancel()
@@ -217,14 +242,17 @@ class Life:
             if self._scheduler is not None:
                 group.create_task(self._scheduler.run())
 
-    async def _finish(self) -> None:
-        """Stop in good order, unless the session is lost meanwhile."""
+    async def _finish(self, work: asyncio.Task[None]) -> None:
+        """Stop in good order, unless the session is lost meanwhile, or what does the work breaks."""
         stopping = asyncio.create_task(self._stop_in_order())
         lost = asyncio.create_task(self._lost.wait())
-        await asyncio.wait([stopping, lost], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([stopping, lost, work], return_when=asyncio.FIRST_COMPLETED)
         for task in (stopping, lost):
             task.cancel()
         await asyncio.gather(stopping, lost, return_exceptions=True)
+        for task in (stopping, work):
+            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+                log.error("the process did not stop in good order", exc_info=error)
 
     async def _stop_in_order(self) -> None:
         # The duties last: as long as this session lives, others count on it to do its share of them.
@@ -244,7 +272,7 @@ class Life:
         if not self._lost.is_set():
             try:
                 await self._store.sessions.close(self.session)
-            except StoreUnavailable as error:
+            except Exception as error:  # noqa: BLE001 - it must not hide what ended this life
                 log.warning("the session was not closed, it will expire: %s", error)
 
     def _see(self, peek: Peek) -> None:
@@ -272,8 +300,7 @@ class Life:
             clock=self._clock,
             ids=self._ids,
             target=self._role.target,
-            trusted=self._trusted,
-            look=self._watch.wake,
+            host=Host(self._trusted, self._watch.wake, self._announce, self._on_worn_out),
         )
 
     def _make_scheduler(self) -> Scheduler | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import re
 from collections.abc import Callable, Iterator
+from types import FunctionType
 from typing import Any, get_type_hints
 
 import msgspec
@@ -13,6 +15,7 @@ from foliot.errors import InvalidValue, UnknownKind
 from foliot.model.definition import JobDefinition
 from foliot.model.retry import Exponential, Fixed, RetryPolicy
 
+log = logging.getLogger("foliot.registry")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,199}")
 _encode = msgspec.json.Encoder().encode
 _PLAIN = (str, int, float, bool, bytes, type(None), tuple, frozenset)
@@ -67,6 +70,7 @@ def define(
     retry: RetryPolicy | None = None,
 ) -> JobDefinition:
     """A definition, with every value checked."""
+    _check_function(function)
     kind = function.__name__ if kind is None else kind
     check_name("kind", kind, example='kind="send_email"')
     check_name("queue", queue, example='queue="mail"')
@@ -79,12 +83,20 @@ def define(
             "retry", retry, "is not a retry policy", example="retry=Exponential(first=1)"
         )
     hints = _hints(function)
-    arguments = _arguments(function, kind, hints)
+    try:
+        arguments = _arguments(function, kind, hints)
+        decode = msgspec.json.Decoder(arguments).decode
+    except TypeError as error:
+        raise InvalidValue(
+            "function",
+            place_of(function),
+            f"has a parameter that cannot be stored as JSON: {error}",
+        ) from error
     return JobDefinition(
         kind=kind,
         function=function,
         arguments=arguments,
-        decode=msgspec.json.Decoder(arguments).decode,
+        decode=decode,
         keyword_only=any(
             parameter.kind is parameter.KEYWORD_ONLY
             for parameter in inspect.signature(function).parameters.values()
@@ -97,6 +109,20 @@ def define(
         timeout=timeout,
         retry=retry or Exponential(),
     )
+
+
+def _check_function(function: object) -> None:
+    if not inspect.isroutine(function):
+        raise InvalidValue(
+            "function", function, "is not a function", example="@app.job above a def"
+        )
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidValue(
+            "function",
+            place_of(function),
+            "yields: a job returns one result",
+            example="return rows",
+        )
 
 
 def bind(definition: JobDefinition, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
@@ -131,7 +157,7 @@ def _call_by_name(function: Callable[..., Any], arguments: msgspec.Struct) -> An
     return function(*args, **kwargs)
 
 
-def place_of(function: Callable[..., Any]) -> str:
+def place_of(function: object) -> str:
     """Where a function is written: module and name, which survive a reload of its module."""
     return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', function)}"
 
@@ -173,7 +199,21 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     try:
         return get_type_hints(function, include_extras=True)
     except NameError:  # an annotation that is only there for type checkers
-        return {}
+        return {
+            name: _resolve(function, name, annotation)
+            for name, annotation in function.__annotations__.items()
+        }
+
+
+def _resolve(function: Callable[..., Any], name: str, annotation: Any) -> Any:
+    """One annotation by itself, so that one that cannot be resolved leaves the others their checks."""
+    probe = FunctionType((lambda: None).__code__, getattr(function, "__globals__", {}))
+    probe.__annotations__ = {name: annotation}
+    try:
+        return get_type_hints(probe, include_extras=True)[name]
+    except NameError as error:
+        log.warning("%s: %s is not checked: %s", place_of(function), name, error)
+        return Any
 
 
 def _arguments(
@@ -193,7 +233,7 @@ def _arguments(
         if parameter.default is not parameter.empty:
             field = (*field, _default(parameter.default))
         (keyword if parameter.kind is parameter.KEYWORD_ONLY else positional).append(field)
-    options: dict[str, Any] = {"omit_defaults": True, "forbid_unknown_fields": True, "frozen": True}
+    options: dict[str, Any] = {"forbid_unknown_fields": True, "frozen": True}
     struct = msgspec.defstruct(kind_name(kind), positional, **options)
     if keyword:
         struct = msgspec.defstruct(

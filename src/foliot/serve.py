@@ -63,6 +63,7 @@ async def _serve(
         clock=clock,
         ids=ids,
         on_live=None if parent is None else partial(_tell, parent),
+        supervised=parent is not None,
     )
     told = False
 

@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import sys
 from pathlib import Path
+from threading import Event
 from types import ModuleType
 from typing import Any
 
@@ -13,6 +14,7 @@ from foliot.errors import InvalidValue
 from foliot.registry import Registry
 
 _EXAMPLE = "myproject.jobs:app"
+_IMPORTING = Event()
 
 
 def load_app(target: str) -> Any:
@@ -20,7 +22,11 @@ def load_app(target: str) -> Any:
     name, _, attribute = target.partition(":")
     if "" not in sys.path:
         sys.path.insert(0, "")
-    module = _load_script(Path(name)) if name.endswith(".py") else _load_module(name, target)
+    _IMPORTING.set()
+    try:
+        module = _load_script(Path(name)) if name.endswith(".py") else _load_module(name, target)
+    finally:
+        _IMPORTING.clear()
     if not attribute:
         return _only_app(module, target)
     found: Any = module
@@ -29,6 +35,11 @@ def load_app(target: str) -> Any:
     if not isinstance(getattr(found, "registry", None), Registry):
         raise InvalidValue("app", target, f"names no Foliot app in {name}", example=_EXAMPLE)
     return found
+
+
+def importing() -> bool:
+    """Whether an app is being loaded right now: its code must define jobs, and start nothing."""
+    return _IMPORTING.is_set()
 
 
 def load_registry(target: str) -> Registry:

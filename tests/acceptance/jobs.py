@@ -96,6 +96,13 @@ def gated_sync(gate: str) -> int:
     return current_job().fence
 
 
+def hang(gate: str) -> None:
+    """Keeps its thread, whatever happens to its attempt."""
+    write("start")
+    while not is_open(gate):
+        time.sleep(0.01)
+
+
 async def stubborn(gate: str) -> int:
     """Does not let itself be cancelled."""
     write("start")
@@ -175,6 +182,7 @@ class Jobs:
         self.doubtful = self.app.job(retry=Fixed(0.1))(doubtful)
         self.leave = self.app.job(max_attempts=1)(leave)
         self.hasty_sync = self.app.job(kind="hasty_sync", timeout=1)(gated_sync)
+        self.hang = self.app.job(timeout=0.3, max_attempts=1)(hang)
         if stranger:
             self.strange = self.app.job(kind="strange")(quick)
 

@@ -106,3 +106,14 @@ def test_a_job_that_calls_exit_only_fails(fleet: Fleet) -> None:
     fleet.wait_until_done()
     assert handle.status() == "dead"
     assert alive(worker.pid)
+
+
+def test_a_process_whose_threads_are_all_stuck_is_replaced(fleet: Fleet) -> None:
+    parent = fleet.start("--threads", "2", supervised=True)
+    stuck = [fleet.submit(fleet.jobs.hang.submit(str(fleet.gate("never")))) for _ in range(2)]
+    eventually(lambda: all(handle.status() == "dead" for handle in stuck))
+    after = [fleet.submit(fleet.jobs.quick_sync.submit(number)) for number in range(5)]
+    assert [handle.result(timeout=40) for handle in after] == list(range(5))
+    assert "has stopped, starting another" in parent.log
+    assert parent.stop() == 0
+    assert {attempt.outcome for attempt in fleet.attempts(stuck[0].id)} == {"timed_out"}

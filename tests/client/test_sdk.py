@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -412,3 +413,83 @@ class TestBadInput:
 
         with pytest.raises(InvalidValue, match="timeout"):
             work.submit().result(timeout=timeout)
+
+
+class TestThePortal:
+    """Submissions meet on one loop: nothing that one caller does may hurt another."""
+
+    def test_a_caller_that_stops_waiting_hurts_nobody(self, app: Foliot) -> None:
+        @app.job
+        async def work(n: int) -> None: ...
+
+        async def main() -> None:
+            for n in range(20):
+                task = asyncio.create_task(work.asubmit(n))
+                await asyncio.sleep(0)
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+            assert await (await work.asubmit(99)).astatus() is JobState.READY
+
+        asyncio.run(asyncio.wait_for(main(), 30))
+        assert work.submit(100).status() is JobState.READY
+
+    def test_close_tells_those_who_wait_and_the_app_opens_again(self, tmp_path: Path) -> None:
+        app = Foliot("postgresql://nobody@127.0.0.1:1/nowhere")
+
+        @app.job
+        def work() -> None: ...
+
+        errors: list[BaseException] = []
+
+        def submit() -> None:
+            try:
+                work.submit()
+            except FoliotError as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=submit) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        while len(app._portal._waiting) < 1:
+            pass
+        app.close()
+        for thread in threads:
+            thread.join(20)
+            assert not thread.is_alive()
+        assert len(errors) == 3
+        again = threading.Thread(target=submit)
+        again.start()
+        app.close()
+        again.join(20)
+        assert not again.is_alive()
+
+    def test_a_result_that_misses_the_annotation_is_told(
+        self, app: Foliot, start_worker: StartWorker
+    ) -> None:
+        @app.job
+        async def lie() -> int:
+            return "seven"  # type: ignore[return-value]
+
+        start_worker()
+        with pytest.raises(FoliotError, match="does not fit the function's annotation"):
+            lie.submit().result(timeout=20)
+
+    def test_what_was_said_is_stored_even_if_it_is_the_default(self, app: Foliot) -> None:
+        @app.job
+        def mail(to: str, copies: int = 3) -> None: ...
+
+        assert mail.submit("ada").job().payload == b'{"to":"ada","copies":3}'
+
+    def test_a_sync_function_that_returns_a_coroutine_is_told(
+        self, app: Foliot, start_worker: StartWorker
+    ) -> None:
+        async def real() -> int:
+            return 1
+
+        @app.job(max_attempts=1)
+        def wrapper() -> Any:
+            return real()
+
+        start_worker()
+        with pytest.raises(JobFailed, match="returned a coroutine"):
+            wrapper.submit().result(timeout=20)

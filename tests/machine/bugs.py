@@ -93,7 +93,7 @@ def claim_by_subquery(patch: pytest.MonkeyPatch) -> None:
         ORDER BY r.band, r.rank, r.id
         LIMIT :room
         FOR UPDATE SKIP LOCKED)
-    RETURNING j.id::text, j.fence, j.kind, j.payload, j.attempt, j.max_attempts, j.losses, j.timeout, false
+    RETURNING j.id::text, j.fence, j.kind, j.payload, j.attempt, j.max_attempts, j.losses, j.timeout, false, j.lane
     """
     replace_statement(patch, "postgres", "claim_jobs", text)
 
@@ -104,9 +104,9 @@ def prune_the_dead(patch: pytest.MonkeyPatch) -> None:
         DELETE FROM foliot.dead d
         WHERE d.partition = :partition
           AND d.finished_at < coalesce(:now, now()) - make_interval(secs => :keep)
-        RETURNING 1
+        RETURNING d.id
     )
-    SELECT count(*) FROM gone
+    SELECT count(*), max(id::text) FROM gone
     """
     replace_statement(patch, "postgres", "prune_default_history", text)
 

@@ -45,7 +45,6 @@ class Model:
         )
 
     # -- submitting
-
     def submit(
         self, partition: int, jobs: Sequence[NewJob], *, resend: bool = False
     ) -> list[JobId]:
@@ -75,7 +74,7 @@ class Model:
 
     def _new(self, partition: int, job: NewJob) -> Live:
         now = self._now()
-        due = job.run_at or now
+        due = job.run_at or now + timedelta(seconds=job.delay or 0)
         return Live(
             partition=partition,
             id=job.id,
@@ -96,7 +95,6 @@ class Model:
         )
 
     # -- running
-
     def finish(self, session: SessionId, outcomes: Iterable[Outcome]) -> list[JobId]:
         """Returns the refused."""
         refused = []
@@ -149,6 +147,7 @@ class Model:
                 state="scheduled",
                 run_at=due,
                 rank=_microseconds(due),
+                attempt=row.attempt - (reason == "interrupted"),
                 losses=row.losses + (reason == "worker_lost"),
                 session=None,
                 deadline_at=None,
@@ -228,6 +227,7 @@ class Model:
             row.losses,
             row.timeout,
             linked=False,
+            lane=row.lane,
         )
 
     def running(self, session: SessionId) -> list[RunningJob]:
@@ -247,7 +247,6 @@ class Model:
         }
 
     # -- around it
-
     def cancel(self, partition: int, ids: Iterable[JobId]) -> dict[JobId, JobState]:
         found = {}
         for id in ids:
@@ -378,7 +377,6 @@ class Model:
         return why
 
     # -- looking
-
     def ready_lanes(self) -> set[tuple[int, Lane]]:
         return {
             (row.partition, Lane(row.lane, row.queue))

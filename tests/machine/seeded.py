@@ -193,16 +193,16 @@ BUGS: Final = [
             ("claim_jobs", "attempt = j.attempt + 1", "attempt = j.attempt"),
             (
                 "retry_jobs",
-                "SET state = 'scheduled',",
-                "SET state = 'scheduled', attempt = j.attempt + 1,",
+                "attempt = j.attempt - CASE",
+                "attempt = j.attempt + 1 - CASE",
             ),
         ],
         sqlite=[
             ("claim_jobs", "attempt = attempt + 1", "attempt = attempt"),
             (
                 "retry_jobs",
-                "SET state = 'scheduled',",
-                "SET state = 'scheduled', attempt = attempt + 1,",
+                "attempt = attempt - again",
+                "attempt = attempt + 1 - again",
             ),
         ],
     ),

@@ -96,3 +96,16 @@ async def test_a_job_held_for_another_reason_is_not_admitted_by_its_kind(world: 
     await world.end(session, job, End.HOLD, reason="breaker")
     assert await world.store.jobs.admit_kinds(world.partition, ["echo"]) == []
     assert await world.state(job.id) is JobState.HELD
+
+
+async def test_kinds_are_admitted_up_to_the_limit_each_job_once(world: World) -> None:
+    session = await world.open_session()
+    for kind in ("mail", "print") * 3:
+        job = await world.run(session, kind=kind)
+        await world.end(session, job, End.HOLD, reason="unknown_kind")
+    admitted = []
+    for left in (2, 0):
+        lanes = await world.store.jobs.admit_kinds(world.partition, ["print", "mail"], limit=4)
+        admitted.append(len(lanes))
+        assert (await world.count()).get(JobState.HELD, 0) == left
+    assert admitted == [4, 2]

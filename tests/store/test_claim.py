@@ -21,7 +21,7 @@ async def test_a_claimed_job_is_running_for_its_session(world: World) -> None:
     id = await world.submit(kind="mail", payload=b"[1]", max_attempts=3)
     world.clock.advance(2)
     [job] = await world.claim(session)
-    assert job == ClaimedJob(id, 1, "mail", b"[1]", 1, 3, 0, None, False)
+    assert job == ClaimedJob(id, 1, "mail", b"[1]", 1, 3, 0, None, False, lane_of("default").number)
     seen = await world.get(id)
     assert (seen.state, seen.session, seen.fence, seen.attempt) == (JobState.RUNNING, session, 1, 1)
     assert seen.started_at == world.clock.now()
@@ -237,3 +237,11 @@ async def test_a_timeout_of_a_fraction_is_kept(world: World) -> None:
     assert job.timeout == 0.25
     world.clock.advance(0.25 + timedelta(minutes=1).total_seconds())
     assert (await world.reap()).timed_out == 1
+
+
+async def test_a_claimed_job_knows_its_lane(world: World) -> None:
+    session = await world.open_session()
+    for queue in ("mail", "default"):
+        await world.submit(queue=queue)
+    claimed = await world.claim(session, queues=["default", "mail"])
+    assert [job.lane for job in claimed] == [lane_of("default").number, lane_of("mail").number]

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from foliot.model.job import End, JobState, Outcome
+from foliot.store import batches
 from support.stores import World
 
 pytestmark = pytest.mark.anyio
@@ -300,3 +301,32 @@ async def test_errors_are_any_text(world: World, text: str) -> None:
     await world.end(session, job, End.BURY, reason=text or "failed", error=text, traceback=text)
     [attempt] = await world.attempts(job.id)
     assert (attempt.outcome, attempt.error, attempt.traceback) == (text or "failed", text, text)
+
+
+async def test_an_interrupted_attempt_is_given_back(world: World) -> None:
+    """A deployment must not use up attempts, however many there are in a day."""
+    session = await world.open_session()
+    job = await world.run(session, max_attempts=2)
+    for fence in (1, 2, 3):
+        assert (job.attempt, job.fence, job.last_attempt) == (1, fence, False)
+        await world.end(session, job, End.RETRY, reason="interrupted", error="stopped")
+        assert (await world.get(job.id)).attempt == 0
+        await world.admit()
+        [job] = await world.claim(session)
+    found = [(a.attempt, a.fence, a.outcome) for a in await world.attempts(job.id)]
+    assert found == [(1, fence, "interrupted") for fence in (1, 2, 3)]
+
+
+async def test_large_results_of_many_jobs_are_kept(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "LARGEST", 1000)
+    session = await world.open_session()
+    ids = await world.submit_many(5)
+    jobs = await world.claim(session)
+    late = Outcome(jobs[0].id, jobs[0].fence + 1, result=b"0")
+    told = [Outcome(job.id, job.fence, result=b"1" * 700) for job in jobs[1:]]
+    assert await world.finish(session, late, *told) == [jobs[0].id]
+    for id in ids[1:]:
+        assert (await world.get(id)).result == b"1" * 700
+    assert await world.state(jobs[0].id) is JobState.RUNNING

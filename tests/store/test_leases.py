@@ -68,7 +68,7 @@ async def test_a_lease_is_held_until_its_term_is_over(world: World) -> None:
     world.clock.advance(TERM - 0.001)
     assert await _divide(world, other) == frozenset()
     world.clock.advance(0.001)
-    assert len(await _divide(world, other)) == ceil(world.store.partitions / 2)
+    assert await _divide(world, other) == frozenset(range(world.store.partitions))
 
 
 async def test_renewing_starts_the_term_again(world: World) -> None:
@@ -76,6 +76,7 @@ async def test_renewing_starts_the_term_again(world: World) -> None:
     first = await _divide(world, holder)
     for _ in range(3):
         world.clock.advance(TERM - 1)
+        world.beat(other)
         assert await _divide(world, holder) == first
     world.clock.advance(TERM - 1)
     assert not first & await _divide(world, other)
@@ -108,3 +109,59 @@ async def test_sessions_without_duties_take_no_share(world: World) -> None:
         await world.open_session(duties=False)
     session = await world.open_session(duties=True)
     assert await _divide(world, session) == frozenset(range(world.store.partitions))
+
+
+async def _live_on(world: World, sessions: list[SessionId], seconds: float) -> None:
+    """As processes do: a beat every 3 s, a division every third of a term."""
+    ticks = round(seconds * 3)
+    for tick in range(1, ticks + 1):
+        world.clock.advance(1 / 3)
+        for session in sessions:
+            if tick % 9 == 0:
+                world.beat(session, lease=15)
+            if tick % 5 == 0:
+                await _divide(world, session)
+
+
+@pytest.mark.parametrize("beat_before_death", [0.0, 1.5, 2.9])
+@pytest.mark.parametrize("survivors", [1, 3])
+async def test_the_share_of_a_killed_process_moves_within_seven_seconds(
+    world: World, survivors: int, beat_before_death: float
+) -> None:
+    dead = await world.open_session(duties=True, lease=15)
+    living = [await world.open_session(duties=True, lease=15) for _ in range(survivors)]
+    await _settle(world, [dead, *living])
+    world.beat(dead, lease=15)
+    world.clock.advance(beat_before_death)
+    for session in living:
+        world.beat(session, lease=15)
+    await _settle(world, [dead, *living])  # its last renewal
+    await _live_on(world, living, 7)
+    held = [await _divide(world, session) for session in living]
+    everything = frozenset(range(world.store.partitions))
+    assert frozenset().union(*held) == everything
+    for _ in range(6):  # and it stays so while its session has not expired yet
+        await _live_on(world, living, 1)
+        assert frozenset().union(*[await _divide(world, s) for s in living]) == everything
+    held = await _settle(world, living)
+    assert max(len(each) for each in held) == ceil(world.store.partitions / survivors)
+
+
+async def test_a_session_that_was_only_late_has_its_share_again(world: World) -> None:
+    late, other = [await world.open_session(duties=True) for _ in range(2)]
+    before = await _settle(world, [late, other])
+    world.clock.advance(TERM + 1)
+    world.beat(other)
+    assert await _divide(world, other) == frozenset(range(world.store.partitions))
+    world.beat(late)
+    after = await _settle(world, [other, late])
+    assert sorted(len(each) for each in after) == sorted(len(each) for each in before)
+    assert frozenset().union(*after) == frozenset(range(world.store.partitions))
+
+
+async def test_living_sessions_keep_what_they_hold(world: World) -> None:
+    sessions = [await world.open_session(duties=True, lease=15) for _ in range(3)]
+    held = await _settle(world, sessions)
+    for _ in range(5):
+        await _live_on(world, sessions, 4)
+        assert [await _divide(world, session) for session in sessions] == held

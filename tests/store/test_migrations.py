@@ -314,3 +314,12 @@ async def test_a_database_that_is_not_utf8_is_refused(databases: Databases) -> N
             await upgrade_store(StoreSettings(url=databases.server.url("latin")))
     finally:
         databases.server.drop_database("latin")
+
+
+@pytest.mark.parametrize("package", [postgres_migrations, sqlite_migrations])
+def test_a_new_store_s_script_says_what_it_does_not_make(package: Any) -> None:
+    new, upgraded = package.script({}), package.script({1: package.MIGRATIONS[0].checksum})
+    assert "has one partition" in new.partition("BEGIN")[0]
+    assert upgraded.startswith("BEGIN")
+    if package is postgres_migrations:
+        assert "history_default" in new.partition("BEGIN")[0]

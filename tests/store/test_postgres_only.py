@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import psycopg
 import pytest
@@ -13,8 +13,10 @@ from foliot.config import StoreSettings
 from foliot.ids import Ids
 from foliot.model.job import Outcome
 from foliot.model.lane import lane_of
+from foliot.store import batches
 from foliot.store.open import open_store
 from foliot.store.port import Share
+from foliot.store.postgres.connection import Connections, Rows, Step
 from foliot.testing.clock import ManualClock
 from support.proxy import CuttingProxy
 from support.stores import Databases, Place, World
@@ -89,3 +91,41 @@ async def test_a_job_claimed_while_a_slow_beat_was_under_way_counts_as_executing
         await asyncio.sleep(0.05)
     reaped = await real.reap(session)
     assert (reaped.lost, reaped.returned) == (1, 0)
+
+
+def _statements_sent(patch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The names of those in each transaction from now on."""
+    sent: list[list[str]] = []
+    transact = Connections.transact
+
+    async def listen(self: Connections, steps: Sequence[Step]) -> list[Rows]:
+        sent.append([step.statement.name for step in steps])
+        return await transact(self, steps)
+
+    patch.setattr(Connections, "transact", listen)
+    return sent
+
+
+async def test_many_bytes_are_sent_in_several_statements_of_one_transaction(
+    real: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As hexadecimal text in one value, they could be more than the server takes."""
+    sent = _statements_sent(monkeypatch)
+    monkeypatch.setattr(batches, "LARGEST", 1000)
+    await real.submit_many(4, payload=b"1" * 600)
+    session = await real.open_session()
+    jobs = await real.claim(session)
+    await real.finish(session, *[Outcome(j.id, j.fence, result=b"1" * 400) for j in jobs])
+    assert sent[0] == ["submit_jobs"] * 4
+    assert sent[-1] == ["lock_jobs"] + ["finish_jobs"] * 2
+
+
+async def test_a_worker_that_only_finishes_pays_for_no_lock(
+    real: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await real.submit_many(3)
+    session = await real.open_session()
+    jobs = await real.claim(session)
+    sent = _statements_sent(monkeypatch)
+    await real.finish(session, *[Outcome(j.id, j.fence) for j in jobs])
+    assert sent == [["finish_jobs"]]

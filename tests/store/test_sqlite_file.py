@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
+from foliot.clock import SystemClock
+from foliot.config import StoreSettings
 from foliot.errors import (
     FoliotError,
     InvalidValue,
@@ -16,6 +20,8 @@ from foliot.errors import (
     SchemaNewer,
     StoreUnavailable,
 )
+from foliot.ids import Ids
+from foliot.store.open import open_store
 from foliot.store.sqlite.batches import load_parts
 from foliot.store.sqlite.file import parse_url
 from foliot.store.sqlite.migrations import read_schema, script, upgrade
@@ -191,3 +197,25 @@ async def test_no_statement_on_the_way_of_a_job_scans_a_table(tmp_path: Path) ->
             ]
             assert name in whole or not scans, (name, plan)
     connection.close()
+
+
+def test_the_doctor_makes_no_file_where_a_path_was_mistyped(tmp_path: Path) -> None:
+    path = tmp_path / "mistyped.db"
+    answer = subprocess.run(
+        [sys.executable, "-m", "foliot", "doctor", "--url", url_of(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert answer.returncode in (1, 2)
+    assert f"there is no file {path}" in answer.stderr
+    assert "Traceback" not in answer.stderr
+    assert names_in(tmp_path) == []
+
+
+async def test_a_store_is_opened_but_not_made_where_that_is_asked_for(tmp_path: Path) -> None:
+    settings = StoreSettings(url=url_of(tmp_path / "f.db"))
+    with pytest.raises(SchemaMissing, match=r"there is no file .*f\.db"):
+        await open_store(settings, clock=SystemClock(), ids=Ids(), create=False)
+    assert names_in(tmp_path) == []

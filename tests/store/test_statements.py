@@ -17,6 +17,7 @@ POSTGRES, SQLITE = "foliot.store.postgres", "foliot.store.sqlite"
 # Where the dialects must differ, each with its reason.
 ONLY_POSTGRES = {
     "list_history_days": "history is kept by day",
+    "lock_jobs": "there is one writer, so nobody waits crosswise",
     "prune_default_history": "what no day was made for",
     "prune_attempts": "in SQLite they go with their job's history",
     "grade_server": "a file has no server",

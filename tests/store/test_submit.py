@@ -11,6 +11,7 @@ import pytest
 from foliot.ids import JobId
 from foliot.model.job import End, JobState, NewJob, Outcome, Priority
 from foliot.model.lane import lane_of
+from foliot.store import batches
 from foliot.store.port import Share, Store
 from support.stores import World
 
@@ -294,3 +295,29 @@ async def test_a_resend_racing_the_finish_never_runs_the_job_twice(world: World)
         assert cycle == type(cycle)([], [])
         assert ids == again == [new.id]
     assert await world.count() == {JobState.SUCCEEDED: 15}
+
+
+async def test_a_delay_is_counted_on_the_clock_of_the_store(world: World) -> None:
+    """Not on that of the sender: both are told the same moment only when the job has arrived."""
+    later = await world.submit(delay=12.5)
+    at_once = await world.submit(delay=0.0)
+    seen = await world.get(later)
+    assert (seen.state, seen.run_at) == (JobState.SCHEDULED, world.after(12.5))
+    assert (await world.get(at_once)).state is JobState.READY
+    world.clock.advance(12.499)
+    assert await world.admit() == []
+    world.clock.advance(0.001)
+    assert len(await world.admit()) == 1
+
+
+async def test_a_submission_of_many_bytes_is_sent_in_several_pieces(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "LARGEST", 1000)
+    payloads = [b'"' + b"x" * size + b'"' for size in (10, 600, 500, 5000, 1, 2, 998)]
+    jobs = [world.new_job(payload=payload) for payload in payloads]
+    pieces = list(batches.chunks(jobs, lambda job: len(job.payload)))
+    assert [len(piece) for piece in pieces] == [2, 1, 1, 2, 1]
+    await world.submit(*jobs)
+    for job in jobs:
+        assert (await world.get(job.id)).payload == job.payload

@@ -149,3 +149,21 @@ async def test_the_grade_counts_and_names(world: World) -> None:
 async def test_an_empty_store_has_no_age(world: World) -> None:
     grade = await world.store.upkeep.grade()
     assert (grade.queue_age, grade.live_jobs, grade.ready_jobs, grade.dead_jobs) == (None, 0, 0, 0)
+
+
+async def test_everything_old_is_pruned_in_one_round_whatever_the_batch(world: World) -> None:
+    """The dead in between stay, with their attempts."""
+    session = await world.open_session(lease=1e9)
+    ids = await world.submit_many(11)
+    for job in await world.claim(session):
+        await world.end(session, job, End.RETRY, error="E")
+    await world.admit()
+    jobs = sorted(await world.claim(session), key=lambda job: job.id)
+    for number, job in enumerate(jobs):
+        await world.end(session, job, End.BURY if number % 3 == 0 else End.SUCCEED)
+    dead = {job.id for job in jobs[::3]}
+    world.clock.advance(9 * DAY)
+    await world.store.upkeep.prune(keep=7 * DAY, limit=2)
+    for id in ids:
+        assert len(await world.attempts(id)) == (2 if id in dead else 0)
+    assert await world.count() == {JobState.DEAD: len(dead)}

@@ -53,7 +53,9 @@ def doctor(*, options: Options = DEFAULT_OPTIONS) -> int:
 
 async def _examine(options: Options) -> tuple[Grade, list[Session]]:
     clock = SystemClock()
-    store = await open_store(options.load().settings.store, clock=clock, ids=Ids(clock=clock))
+    settings = options.load().settings.store
+    # To examine is not to make: a mistyped path is told, not filled with a new store.
+    store = await open_store(settings, clock=clock, ids=Ids(clock=clock), create=False)
     try:
         await store.listen(lambda _: None)
         return await store.upkeep.grade(), await store.sessions.all()

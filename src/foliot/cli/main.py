@@ -38,6 +38,7 @@ COMMANDS = {
     "bench drain": ("foliot.cli.bench:drain", "How fast workers empty a full queue."),
     "bench submit": ("foliot.cli.bench:submit", "How fast jobs are submitted."),
     "bench latency": ("foliot.cli.bench:latency", "How soon an idle worker starts a job."),
+    "bench idle": ("foliot.cli.bench:idle", "What an idle worker costs, and whether it grows."),
     "version": ("foliot.cli.version:version", "Show versions."),
 }
 
@@ -80,7 +81,7 @@ def build_app() -> App:
     """The command line, with nothing of the commands imported."""
     app = App(
         name="foliot",
-        help="Run work now, later or on a schedule; never lost.",
+        help="Run work now or later; never lost.",
         version=__version__,
         help_format="plaintext",
     )

@@ -65,12 +65,19 @@ def worker(
         "worker.scheduler": "false" if no_scheduler else None,
     }
     settings = options.load(flags).settings
-    start_logging(settings.log.level)
     if not child:
+        start_logging(settings.log.level)
         return _supervise(settings.worker.processes)
     found = load_app(app)
+    start_logging(settings.log.level)  # unless the app has set up its own
     if not len(found.registry):
-        raise InvalidValue("app", app, "has no jobs", example="@app.job above a function")
+        raise InvalidValue(
+            "app",
+            app,
+            "has no jobs",
+            example="@app.job above a function",
+            hint="if they are in other modules, name a module that imports those",
+        )
     if options.url is None:
         # What the app's own code says about its store counts more than file and environment.
         settings = msgspec.structs.replace(settings, store=found.settings.store)

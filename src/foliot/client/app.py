@@ -20,7 +20,7 @@ from foliot.model.retry import RetryPolicy
 from foliot.process import Role
 from foliot.registry import Registry, define
 from foliot.serve import serve
-from foliot.target import running_script
+from foliot.target import importing, running_script
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -111,6 +111,12 @@ class Foliot:
 
     def run_worker(self) -> None:
         """Run a worker in this process until it is told to stop (SIGTERM or Ctrl-C)."""
+        if importing():
+            raise InvalidValue(
+                "run_worker()",
+                problem="is called while the app is being loaded, and must not be",
+                example='if __name__ == "__main__": app.run_worker()',
+            )
         role = Role(self.registry, duties=self.settings.worker.scheduler, target=running_script())
         serve(role, self.settings, clock=self.clock, ids=self.ids)
 

@@ -113,9 +113,6 @@ def check_options(choices: Choices, options: Options) -> Choices:
 
 def new_job(prepared: Prepared, app: Foliot) -> NewJob:
     definition, choices = prepared.definition, prepared.choices
-    run_at = choices.run_at
-    if choices.delay is not None:
-        run_at = app.clock.now() + timedelta(seconds=choices.delay)
     return NewJob(
         id=app.new_id(definition.kind, choices.key),
         kind=definition.kind,
@@ -124,7 +121,8 @@ def new_job(prepared: Prepared, app: Foliot) -> NewJob:
         queue=definition.queue,
         priority=definition.priority if choices.priority is None else choices.priority,
         max_attempts=definition.max_attempts,
-        run_at=run_at,
+        run_at=choices.run_at,
+        delay=choices.delay,
         timeout=definition.timeout,
         key=choices.key,
     )

@@ -9,9 +9,16 @@ import msgspec
 from foliot import commands
 from foliot.client.portal import Portal
 from foliot.clock import Clock
-from foliot.errors import InvalidValue, JobCancelled, JobFailed, ResultTimeout, StoreUnavailable
+from foliot.errors import (
+    FoliotError,
+    InvalidValue,
+    JobCancelled,
+    JobFailed,
+    ResultTimeout,
+    StoreUnavailable,
+)
 from foliot.ids import JobId
-from foliot.model.job import Job, JobState
+from foliot.model.job import Attempt, Job, JobState
 
 R = TypeVar("R")
 _FIRST_LOOK: Final = 0.002
@@ -40,6 +47,13 @@ class Handle(Generic[R]):
     async def ajob(self) -> Job:
         return await self._portal.acall(self._get())
 
+    def attempts(self) -> list[Attempt]:
+        """The attempts that did not succeed, first first, each with its error and traceback."""
+        return self._portal.call(self._attempts())
+
+    async def aattempts(self) -> list[Attempt]:
+        return await self._portal.acall(self._attempts())
+
     def result(self, timeout: float | None = None) -> R:
         """Wait for the end and return what the function returned. Raises JobFailed if the job is dead,
         JobCancelled if it was cancelled, ResultTimeout after `timeout` seconds."""
@@ -60,6 +74,9 @@ class Handle(Generic[R]):
 
     async def _get(self) -> Job:
         return await commands.get(await self._portal.store(), self.id)
+
+    async def _attempts(self) -> list[Attempt]:
+        return await (await self._portal.store()).jobs.attempts(self.id)
 
     async def _cancel(self) -> JobState:
         return await commands.cancel(await self._portal.store(), self.id)
@@ -84,12 +101,21 @@ class Handle(Generic[R]):
             await self._clock.sleep(left)
             pause = min(pause * 1.5, _LAST_LOOK)
 
+    def _decode(self, result: bytes) -> R:
+        try:
+            return msgspec.json.decode(result, type=self._returns)  # type: ignore[no-any-return]
+        except (msgspec.MsgspecError, TypeError) as error:
+            raise FoliotError(
+                f"the result of job {self.id} does not fit the function's annotation: {error}",
+                hint="its JSON is in handle.job().result",
+            ) from error
+
     async def _outcome(self, job: Job) -> R:
         if job.state is JobState.SUCCEEDED:
-            return msgspec.json.decode(job.result or b"null", type=self._returns)  # type: ignore[no-any-return]
+            return self._decode(job.result or b"null")
         if job.state is JobState.CANCELLED:
             raise JobCancelled(self.id, job.reason)
-        attempts = await (await self._portal.store()).jobs.attempts(self.id)
+        attempts = await self._attempts()
         raise JobFailed(self.id, job.state, attempts[-1].error if attempts else job.reason)
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 from foliot import commands
 from foliot.clock import Clock
 from foliot.config import Settings
-from foliot.errors import StoreUnavailable
+from foliot.errors import FoliotError, StoreUnavailable
 from foliot.ids import Ids, JobId
 from foliot.model.job import NewJob
 from foliot.store.open import open_store
@@ -28,12 +28,11 @@ T = TypeVar("T")
 _PATIENCE: Final = 30.0  # seconds a submission tries again before it gives up
 _GROUP: Final = 1000  # jobs that share one commit
 
-
 _Waiting = tuple[Sequence[NewJob], Future[list[JobId]]]
 
 
 class Portal:
-    """Opened by its first use; `close` ends its thread and its connections."""
+    """Opened by its first use; `close` ends its thread and its connections, and whoever still waits is told."""
 
     def __init__(self, settings: Settings, *, clock: Clock, ids: Ids) -> None:
         self._settings = settings
@@ -50,28 +49,27 @@ class Portal:
         self._store: Store | None = None
         self._opening: asyncio.Lock | None = None
         self._waiting: list[_Waiting] = []
-        self._flushing = False
         self._flush_task: asyncio.Task[None] | None = None
+        self._flushing = False
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run it on the portal's loop and wait; for synchronous callers."""
-        return asyncio.run_coroutine_threadsafe(work, self._running_loop()).result()
+        return self._schedule(work).result()
 
     async def acall(self, work: Coroutine[Any, Any, T]) -> T:
-        return await asyncio.wrap_future(
-            asyncio.run_coroutine_threadsafe(work, self._running_loop())
-        )
+        return await asyncio.wrap_future(self._schedule(work))
 
     def submit(self, jobs: Sequence[NewJob]) -> Future[list[JobId]]:
         """Durable when the future is done."""
-        loop = self._running_loop()
         done: Future[list[JobId]] = Future()
+        # From here on it may be in the store: whoever stops waiting does not take it back.
+        done.set_running_or_notify_cancel()
         with self._lock:
+            loop = self._running_loop()
             self._waiting.append((jobs, done))
-            if self._flushing:
-                return done
-            self._flushing = True
-        loop.call_soon_threadsafe(self._start_flush)
+            if not self._flushing:
+                self._flushing = True
+                loop.call_soon_threadsafe(self._start_flush)
         return done
 
     async def store(self) -> Store:
@@ -91,26 +89,35 @@ class Portal:
             self._loop = self._thread = None
         if loop is None or thread is None:
             return
-        asyncio.run_coroutine_threadsafe(self._close_store(), loop).result()
+        asyncio.run_coroutine_threadsafe(self._close_all(), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
 
-    async def _close_store(self) -> None:
-        store, self._store = self._store, None
+    async def _close_all(self) -> None:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        with self._lock:
+            waiting, self._waiting, self._flushing = self._waiting, [], False
+        _fail(waiting, StoreUnavailable("the app was closed before the job was sent"))
+        store, self._store, self._opening = self._store, None, None
         if store is not None:
             await store.close()
 
-    def _running_loop(self) -> asyncio.AbstractEventLoop:
+    def _schedule(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._opening = None
-                self._thread = threading.Thread(
-                    target=self._loop.run_forever, name="foliot-portal", daemon=True
-                )
-                self._thread.start()
-            return self._loop
+            return asyncio.run_coroutine_threadsafe(_shown(work), self._running_loop())
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(
+                target=self._loop.run_forever, name="foliot-portal", daemon=True
+            )
+            self._thread.start()
+        return self._loop
 
     def _start_flush(self) -> None:
         self._flush_task = asyncio.get_running_loop().create_task(self._flush())
@@ -122,7 +129,12 @@ class Portal:
                 if not group:
                     self._flushing = False
                     return
-            await self._send(group)
+            try:
+                await self._send(group)
+            except BaseException as error:
+                lost = StoreUnavailable(f"the app was closed or failed: {error!r}", unknown=True)
+                _fail(group, lost)
+                raise
 
     async def _send(self, group: list[_Waiting], *, resend: bool = False) -> None:
         jobs = [job for some, _ in group for job in some]
@@ -134,8 +146,7 @@ class Portal:
                 for one in group:
                     await self._send([one], resend=True)
                 return
-            for _, done in group:
-                done.set_exception(error)
+            _fail(group, error)
             return
         start = 0
         for some, done in group:
@@ -144,17 +155,22 @@ class Portal:
 
     async def _send_patiently(self, jobs: Sequence[NewJob], *, resend: bool) -> list[JobId]:
         started = self._clock.monotonic()
-        pause = 0.05
+        pause, unknown = 0.05, False
         while True:
             try:
                 return await commands.submit(await self.store(), jobs, resend=resend)
-            except StoreUnavailable:
-                # Even where this error says that nothing was done: other partitions may have theirs already.
+            except StoreUnavailable as error:
+                # Even where this error says that nothing was done: an earlier try, or another partition, may have.
+                unknown |= error.unknown or self._partly_sent(jobs)
                 resend = True
                 if self._clock.monotonic() - started + pause > _PATIENCE:
-                    raise
+                    raise StoreUnavailable(error.message, unknown=unknown) from error
                 await self._clock.sleep(self._ids.jitter(pause, 0.5))
                 pause = min(pause * 2, 2)
+
+    def _partly_sent(self, jobs: Sequence[NewJob]) -> bool:
+        """Whether some of the jobs may be in partitions that were reached before the one that was not."""
+        return len(jobs) > 1 and self._store is not None and self._store.partitions > 1
 
 
 def _take(waiting: list[_Waiting]) -> tuple[list[_Waiting], list[_Waiting]]:
@@ -165,6 +181,20 @@ def _take(waiting: list[_Waiting]) -> tuple[list[_Waiting], list[_Waiting]]:
         if count > _GROUP and position:
             return waiting[:position], waiting[position:]
     return waiting, []
+
+
+def _fail(group: Sequence[_Waiting], error: BaseException) -> None:
+    for _, done in group:
+        if not done.done():
+            done.set_exception(error)
+
+
+async def _shown(work: Coroutine[Any, Any, T]) -> T:
+    """The work, with its end by `close` told as an error of ours."""
+    try:
+        return await work
+    except asyncio.CancelledError:
+        raise FoliotError("the app was closed while this was waiting") from None
 
 
 def _weakly(method: Callable[[], None]) -> Callable[[], None]:

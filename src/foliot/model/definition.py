@@ -27,6 +27,6 @@ class JobDefinition(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float | None = None
     retry: RetryPolicy = Exponential()
 
-    def longest_wait(self, job: ClaimedJob) -> float:
-        """The upper bound of the wait before the next attempt, in seconds."""
-        return self.retry.longest(max(1, job.attempt - job.losses))
+    def wait(self, job: ClaimedJob, up_to: Callable[[float], float]) -> float:
+        """The wait before the next attempt, in seconds; `up_to` draws from zero to a bound."""
+        return self.retry.wait(max(1, job.attempt - job.losses), up_to)

@@ -38,7 +38,7 @@ class Priority(IntEnum):
 
 
 class NewJob(msgspec.Struct, frozen=True, gc=False):
-    """A job as it is submitted. Payload is JSON; no `run_at` means now."""
+    """A job as it is submitted. Payload is JSON; neither `run_at` nor `delay` means now."""
 
     id: JobId
     kind: str
@@ -49,6 +49,7 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
     priority: int = Priority.MEDIUM
     max_attempts: int = 5
     run_at: datetime | None = None
+    delay: float | None = None  # seconds, counted on the store's clock
     timeout: float | None = None
     key: str | None = None
 
@@ -65,6 +66,7 @@ class ClaimedJob(msgspec.Struct, frozen=True, gc=False):
     losses: int
     timeout: float | None
     linked: bool  # its end concerns others: a limit, a workflow, a listener
+    lane: int = 0
 
     @property
     def suspect(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from foliot.errors import LONGEST_WAIT, InvalidValue
@@ -19,8 +21,12 @@ class Exponential(msgspec.Struct, frozen=True, kw_only=True):
         _check("factor", self.factor, 1, 1000, "Exponential(factor=2)")
         _check("cap", self.cap, self.first, LONGEST_WAIT, "Exponential(first=1, cap=300)")
 
+    def wait(self, failures: int, up_to: Callable[[float], float]) -> float:
+        """The wait after this many failures, in seconds; `up_to` draws from zero to a bound."""
+        return up_to(self.longest(failures))
+
     def longest(self, failures: int) -> float:
-        """The upper bound of the wait after this many failures, in seconds."""
+        """The upper bound of that wait."""
         # The exponent is bounded so that a job with many attempts cannot overflow a float.
         return min(self.cap, self.first * self.factor ** min(failures - 1, 64))
 
@@ -33,7 +39,7 @@ class Fixed(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         _check("seconds", self.seconds, 0, LONGEST_WAIT, "Fixed(30)")
 
-    def longest(self, failures: int) -> float:
+    def wait(self, failures: int, up_to: Callable[[float], float]) -> float:
         return self.seconds
 
 

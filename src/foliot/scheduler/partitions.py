@@ -6,6 +6,8 @@ the work; every duty is safe in any number of processes at once.
 
 from __future__ import annotations
 
+import asyncio
+
 from foliot.clock import Clock
 from foliot.ids import Ids, SessionId
 from foliot.loop import Loop
@@ -25,21 +27,24 @@ class Partitions(Loop):
         self._held: frozenset[int] = frozenset()
         self._until = 0.0
         self._given_up = False
+        self._lock = asyncio.Lock()  # a division under way would take back what is given up
 
     @property
     def held(self) -> frozenset[int]:
         return self._held if self.clock.monotonic() < self._until else frozenset()
 
     async def tick(self) -> float:
-        if self._given_up:
-            return self._term
-        asked = self.clock.monotonic()
-        self._held = await self._store.leases.divide(self._session, term=self._term)
-        self._until = asked + self._term
+        async with self._lock:
+            if self._given_up:
+                return self._term
+            asked = self.clock.monotonic()
+            self._held = await self._store.leases.divide(self._session, term=self._term)
+            self._until = asked + self._term if not self._given_up else 0.0
         return self.ids.jitter(self._term / 3)
 
     async def give_up(self) -> None:
         """For good: others take them at once, instead of when they run out."""
         self._given_up = True
         self._until = 0.0
-        await self._store.leases.give_up(self._session)
+        async with self._lock:
+            await self._store.leases.give_up(self._session)

@@ -39,8 +39,10 @@ class Scheduler:
             announce=announce,
             look=look,
         )
-        self.kinds = Kinds(store, self.partitions, settings, clock=clock, ids=ids)
-        self.reap = Reap(store, self.partitions, settings, clock=clock, ids=ids)
+        self.kinds = Kinds(
+            store, self.partitions, settings, clock=clock, ids=ids, announce=announce
+        )
+        self.reap = Reap(store, self.partitions, settings, clock=clock, ids=ids, announce=announce)
         self.prune = Prune(store, self.partitions, settings, clock=clock, ids=ids)
 
     def see(self, peek: Peek) -> None:

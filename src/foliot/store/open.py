@@ -11,14 +11,20 @@ from foliot.store.port import Store
 
 
 async def open_store(
-    settings: StoreSettings, *, clock: Clock, ids: Ids, size: int | None = None
+    settings: StoreSettings,
+    *,
+    clock: Clock,
+    ids: Ids,
+    size: int | None = None,
+    create: bool = True,
 ) -> Store:
-    """`size` is the number of connections, by default what the settings say."""
+    """`size` is the number of connections, by default what the settings say. A store in a file that is not there
+    is made, unless `create` is off."""
     count = settings.pool if size is None else size
     if _is_sqlite(settings.url):
         from foliot.store.sqlite.store import open_sqlite
 
-        return await open_sqlite(settings, clock=clock, ids=ids, size=count)
+        return await open_sqlite(settings, clock=clock, ids=ids, size=count, create=create)
     from foliot.store.postgres.store import open_postgres
 
     return await open_postgres(settings, clock=clock, ids=ids, size=count)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -17,6 +17,9 @@ from foliot.ids import JobId, SessionId
 from foliot.model.job import Attempt, ClaimedJob, Job, JobState, NewJob, Outcome
 from foliot.model.lane import Lane
 from foliot.model.session import NewSession, Session
+
+# Seconds past its timeout before the store takes a job from a session that lives.
+DEADLINE_GRACE: Final = 10.0
 
 
 class Share(msgspec.Struct, frozen=True):
@@ -140,8 +143,11 @@ class Jobs(Protocol):
         """Make due scheduled jobs ready, earliest first. Returns the lane number of each."""
         ...
 
-    async def admit_kinds(self, partition: int, kinds: Sequence[str]) -> list[int]:
-        """Make ready what is held because nobody knew its kind, for these kinds. Returns the lane number of each."""
+    async def admit_kinds(
+        self, partition: int, kinds: Sequence[str], *, limit: int = 1000
+    ) -> list[int]:
+        """Make ready what is held because nobody knew its kind, for these kinds. Returns the lane number of each;
+        if they are as many as the limit, there may be more."""
         ...
 
     async def find_lost(self) -> dict[int, list[SessionId]]:
@@ -224,8 +230,8 @@ class Queues(Protocol):
 
 class Upkeep(Protocol):
     async def prune(self, *, keep: float | None, limit: int) -> int:
-        """Forget history older than `keep` seconds (None: nothing), and make room ahead. Returns how many
-        rows or days went."""
+        """Forget history older than `keep` seconds (None: nothing), `limit` rows in each transaction, until there
+        is none; and make room ahead. Returns how many rows or days went."""
         ...
 
     async def grade(self) -> Grade: ...

@@ -18,18 +18,20 @@ from foliot.registry import Registry, call
 from foliot.target import load_registry
 from foliot.worker.context import CURRENT, CurrentJob
 from foliot.worker.executors.process import Call, Reply
-from foliot.worker.run import describe
+from foliot.worker.run import describe, reason_of
 
 
 def main() -> None:
     # The pipe to the parent is for replies alone: whatever the job prints goes to stderr.
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    registry = load_registry(sys.argv[1])
     calls: SimpleQueue[bytes] = SimpleQueue()
+    # Before the app: loading it may take for ever, and the parent may be gone by then.
     threading.Thread(target=listen, args=(calls,), daemon=True).start()
+    loaded = load(sys.argv[1])
     while True:
-        reply = run(registry, msgspec.json.decode(calls.get(), type=Call).job)
+        job = msgspec.json.decode(calls.get(), type=Call).job
+        reply = loaded if isinstance(loaded, Reply) else run(loaded, job)
         replies.write(msgspec.json.encode(reply) + b"\n")
         replies.flush()
 
@@ -43,6 +45,15 @@ def listen(calls: SimpleQueue[bytes]) -> None:
     os._exit(1)
 
 
+def load(target: str) -> Registry | Reply:
+    """The app's jobs, or what to answer to every call: that it cannot be loaded."""
+    try:
+        return load_registry(target)
+    except BaseException as error:  # noqa: BLE001 - a script may do anything when it is loaded
+        text, trace = describe(error)
+        return Reply(error=f"the app could not be loaded: {text}", traceback=trace)
+
+
 def run(registry: Registry, job: ClaimedJob) -> Reply:
     CURRENT.set(CurrentJob(job))
     try:
@@ -51,9 +62,9 @@ def run(registry: Registry, job: ClaimedJob) -> Reply:
             result = asyncio.run(_wait(result))
         return Reply(result=msgspec.Raw(msgspec.json.encode(result)))
     except Cancel as error:
-        return Reply(cancel=error.reason or "handler")
+        return Reply(cancel=reason_of(error))
     except Retry as error:
-        return Reply(retry=str(error), retry_after=error.after)
+        return Reply(retry=describe(error)[0].partition(": ")[2], retry_after=error.after)
     except BaseException as error:  # noqa: BLE001 - whatever it raises is how the attempt ended
         text, trace = describe(error)
         return Reply(error=text, traceback=trace)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import Final
 
-import msgspec
-
 from foliot.errors import FoliotError
 from foliot.ids import JobId
 from foliot.model.job import ClaimedJob
@@ -15,12 +13,11 @@ from foliot.model.job import ClaimedJob
 class CurrentJob:
     """The job that is running here. `cancelled` turns true when somebody asked for its end."""
 
-    __slots__ = ("_job", "cancelled", "timed_out")
+    __slots__ = ("_job", "cancelled")
 
     def __init__(self, job: ClaimedJob) -> None:
         self._job = job
         self.cancelled = False
-        self.timed_out = False
 
     @property
     def id(self) -> JobId:
@@ -52,10 +49,3 @@ def current_job() -> CurrentJob:
             "current_job() was called outside a job",
             hint="in a test, call it in a function that a worker runs",
         ) from None
-
-
-class Shown(msgspec.Struct, frozen=True):
-    """An exception as text that any store can keep."""
-
-    error: str
-    traceback: str | None

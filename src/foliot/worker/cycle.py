@@ -4,13 +4,15 @@ A few round trips are under way at once. As soon as one returns, the next carrie
 and asks for as much as there is room for: load makes the batches, an idle system answers at once.
 
 Where to claim is known from hints and looks: `_hot` holds, for each partition, the lanes that may have ready jobs,
-each with the time of the news. A claim that comes back short cools the lanes whose news is older than the claim.
+each with the time of the news. A claim cools the lanes that gave less than they were asked for, unless there is
+news of them that is younger than the claim.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -20,9 +22,10 @@ from foliot.clock import Clock
 from foliot.config import Settings
 from foliot.errors import StoreUnavailable
 from foliot.ids import Ids, SessionId, partition_of
-from foliot.model.job import End, Outcome
+from foliot.model.job import ClaimedJob, End, Outcome
 from foliot.model.lane import Lane
 from foliot.store.port import Peek, Share, Store, Wake
+from foliot.worker.doubts import Doubt, Doubts
 from foliot.worker.slots import Slots
 
 log = logging.getLogger("foliot.worker")
@@ -31,6 +34,7 @@ _BATCH: Final = 500  # jobs in one claim; more only makes neighbours wait
 _AHEAD: Final = 0.05  # seconds of work to have waiting here, at the rate of the last moments
 _MOST_AHEAD: Final = 2000
 _MOST_FINISHED: Final = 2000  # outcomes in one trip
+_MOST_BYTES: Final = 1 << 24  # of results and tracebacks in one trip
 
 
 class Trip(msgspec.Struct, frozen=True):
@@ -40,6 +44,7 @@ class Trip(msgspec.Struct, frozen=True):
     room: int
     began: int  # the news that it knew
     at: float  # on the monotonic clock
+    doubt: Doubt | None = None  # its only outcome has failed before
 
 
 class Cycle:
@@ -53,6 +58,7 @@ class Cycle:
         ids: Ids,
         trusted: Callable[[], bool],
         look: Callable[[], None],
+        announce: Callable[[Wake], None],
     ) -> None:
         self._store = store
         self._session = session
@@ -60,6 +66,8 @@ class Cycle:
         self._ids = ids
         self._trusted = trusted
         self._look = look
+        self._announce = announce
+        self._poll = settings.worker.poll
         self._queues = frozenset(settings.worker.queues)
         self._in_flight = settings.worker.in_flight
         self._partitions = store.partitions
@@ -68,6 +76,7 @@ class Cycle:
         self._foreign: set[int] = set()
         self._hot: dict[int, dict[int, int]] = {}
         self._outcomes: dict[int, list[Outcome]] = {}
+        self._doubts = Doubts()
         self._news = 0
         self._turn = 0
         self._flying = 0
@@ -116,7 +125,7 @@ class Cycle:
 
     async def flush(self) -> None:
         """Until every outcome that is known now has been taken by the store."""
-        while self._outcomes or self._flying:
+        while self._outcomes or self._doubts or self._flying:
             self._landed.clear()
             self._something.set()
             await self._landed.wait()
@@ -131,6 +140,7 @@ class Cycle:
             rows = await self._store.jobs.running(self._session)
             # Asked afterwards: what has ended meanwhile is no longer in its slot, but its outcome is here.
             ours = {outcome.id for some in self._outcomes.values() for outcome in some}
+            ours.update(self._doubts)
             ours |= self._slots.ids() if self._slots is not None else set()
             for row in rows:
                 if row.id not in ours:
@@ -161,28 +171,38 @@ class Cycle:
 
     def _next_trip(self) -> Trip | None:
         """The next partition in turn that has outcomes to send or, where there is room, ready jobs."""
-        if self._paused or not (self._outcomes or self._hot):
+        if self._paused:
+            return None
+        if self._doubts:
+            doubt = self._doubts.next()
+            return self._trip(doubt.partition, [doubt.outcome], [], 0, doubt)
+        if not (self._outcomes or self._hot):
             return None
         room = self._room()
         for step in range(self._partitions):
             partition = (self._turn + step) % self._partitions
             outcomes = self._outcomes.pop(partition, [])
-            if len(outcomes) > _MOST_FINISHED:
-                self._outcomes[partition] = outcomes[_MOST_FINISHED:]
-                outcomes = outcomes[:_MOST_FINISHED]
+            count = _fitting(outcomes)
+            if count < len(outcomes):
+                self._outcomes[partition] = outcomes[count:]
+                outcomes = outcomes[:count]
             # What is finished here has left its slot already; what it frees is in the room.
             shares = self._shares(partition, room) if room > 0 else []
             if outcomes or shares:
                 self._turn = partition + 1
-                return Trip(
-                    partition,
-                    outcomes,
-                    shares,
-                    room if shares else 0,
-                    self._news,
-                    self._clock.monotonic(),
-                )
+                return self._trip(partition, outcomes, shares, room if shares else 0)
         return None
+
+    def _trip(
+        self,
+        partition: int,
+        outcomes: list[Outcome],
+        shares: list[Share],
+        room: int,
+        doubt: Doubt | None = None,
+    ) -> Trip:
+        at = self._clock.monotonic()
+        return Trip(partition, outcomes, shares, room, self._news, at, doubt)
 
     def _room(self) -> int:
         if not self._claiming or self._slots is None or not self._trusted():
@@ -214,6 +234,10 @@ class Cycle:
             log.warning("the store is not there, trying again: %s", error)
             await self._put_back(trip, unknown=error.unknown)
             return False
+        except Exception as error:
+            log.exception("the store failed with %d outcomes", len(trip.outcomes))
+            await self._put_back(trip, unknown=True, error=error)
+            return False
         finally:
             self._flying -= 1
             self._asked_for -= trip.room
@@ -222,33 +246,63 @@ class Cycle:
         for id in cycle.refused:
             log.warning("job %s was not finished here: it belongs to another attempt by now", id)
         if trip.room:
-            self._cool(trip, len(cycle.claimed))
-        if cycle.claimed and self._slots is not None:
-            # After the local deadline these are not started but released: the store is giving them to others.
-            self._slots.add(cycle.claimed, since=trip.at)
+            self._cool(trip, cycle.claimed)
+        if cycle.claimed:
+            self._take(cycle.claimed, since=trip.at)
+        if any(self._concerns_others(outcome) for outcome in trip.outcomes):
+            self._announce(Wake(due=True))
         return True
 
-    async def _put_back(self, trip: Trip, *, unknown: bool) -> None:
-        outcomes: Sequence[Outcome] = trip.outcomes
-        if unknown and trip.outcomes:
-            try:
-                settled = await self._store.jobs.settled(trip.partition, trip.outcomes)
-                outcomes = [outcome for outcome in trip.outcomes if outcome.id not in settled]
-            except StoreUnavailable:
-                pass  # asked again after the next failure; a second finish is refused, not counted twice
-        if outcomes:
-            self._outcomes.setdefault(trip.partition, [])[:0] = outcomes
+    def _take(self, jobs: Sequence[ClaimedJob], *, since: float) -> None:
+        # After the local deadline these are not started but released: the store is giving them to others.
+        if self._slots is None:
+            return
+        try:
+            self._slots.add(jobs, since=since)
+        except Exception:
+            log.exception("what was claimed could not all be started")
+
+    def _concerns_others(self, outcome: Outcome) -> bool:
+        """What is put off longer is found in time by those who poll."""
+        if outcome.end is End.RETRY:
+            return outcome.delay < 2 * self._poll
+        return outcome.end in (End.RELEASE, End.HOLD)
+
+    async def _put_back(self, trip: Trip, *, unknown: bool, error: Exception | None = None) -> None:
+        """What has not taken effect goes again: after an `error` that may be its own fault, each by itself."""
+        outcomes = await self._unsettled(trip) if unknown and trip.outcomes else trip.outcomes
         if unknown and trip.room:
             self.uncertain = True
-
-    def _cool(self, trip: Trip, claimed: int) -> None:
-        """Short of what was asked for: the lane is empty, or, of several, all are once nothing comes."""
-        if claimed == trip.room or (claimed and len(trip.shares) > 1):
+        if not outcomes:
             return
+        if trip.doubt is not None and error is not None:
+            self._doubts.refuse(trip.doubt, error)
+        elif trip.doubt is not None:
+            self._doubts.put_back(trip.doubt)
+        elif error is not None:
+            self._doubts.add(trip.partition, outcomes)
+        else:
+            self._outcomes.setdefault(trip.partition, [])[:0] = outcomes
+
+    async def _unsettled(self, trip: Trip) -> Sequence[Outcome]:
+        try:
+            settled = await self._store.jobs.settled(trip.partition, trip.outcomes)
+        except Exception as error:  # noqa: BLE001 - a second finish is refused, not counted twice
+            log.debug("not known what has taken effect: %s", error)
+            return trip.outcomes
+        return [outcome for outcome in trip.outcomes if outcome.id not in settled]
+
+    def _cool(self, trip: Trip, claimed: Sequence[ClaimedJob]) -> None:
+        """A lane that gave less than it was asked for is empty. They are asked in order, while there is room."""
+        given = Counter(job.lane for job in claimed)
         lanes = self._hot.get(trip.partition, {})
+        room = trip.room
         for share in trip.shares:
-            if lanes.get(share.lane.number, 0) <= trip.began:
-                lanes.pop(share.lane.number, None)
+            number = share.lane.number
+            asked = min(share.quota, room)
+            room -= given[number]
+            if given[number] < asked and lanes.get(number, 0) <= trip.began:
+                lanes.pop(number, None)
         if not lanes:
             self._hot.pop(trip.partition, None)
 
@@ -258,3 +312,13 @@ class Cycle:
         if elapsed >= _AHEAD:
             self._prefetch = min(_MOST_AHEAD, int(self._finished / elapsed * _AHEAD))
             self._finished, self._measured_at = 0, now
+
+
+def _fitting(outcomes: Sequence[Outcome]) -> int:
+    """How many of them one trip can carry: at least one."""
+    left = _MOST_BYTES
+    for count, outcome in enumerate(outcomes[:_MOST_FINISHED]):
+        left -= len(outcome.result or b"") + len(outcome.traceback or "")
+        if left < 0 and count:
+            return count
+    return min(len(outcomes), _MOST_FINISHED)

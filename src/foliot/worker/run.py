@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import traceback
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from foliot.model.definition import JobDefinition
 from foliot.model.job import ClaimedJob, End, Outcome
 
 _encode = msgspec.json.Encoder().encode
+_PAUSE: Final = 1.0  # seconds, where not even the retry policy could be asked
 _LONGEST_ERROR: Final = 4_000
 _LONGEST_TRACEBACK: Final = 20_000
 
@@ -46,6 +48,9 @@ def success(job: ClaimedJob, result: Any, *, limit: int) -> Outcome:
     """A result that cannot be stored is a failure of the attempt; raises what is wrong with it."""
     if result is None:
         return Outcome(job.id, job.fence)
+    if inspect.iscoroutine(result):
+        result.close()
+        raise TypeError("it returned a coroutine: make the function async, or await it inside")
     encoded = _encode(result)
     if len(encoded) > limit:
         raise ValueError(f"the result has {len(encoded)} bytes, more than limits.result, {limit}")
@@ -64,9 +69,7 @@ def failure(
         case Requested():
             return Outcome(job.id, job.fence, End.CANCEL, reason="requested")
         case Cancel():
-            return Outcome(
-                job.id, job.fence, End.CANCEL, reason=clean(error.reason or "handler", 200)
-            )
+            return Outcome(job.id, job.fence, End.CANCEL, reason=reason_of(error))
         case Interrupted():
             return _again(job, "interrupted", str(error), delay=0)
         case Lost() if job.losses + 1 >= loss_limit:
@@ -79,12 +82,23 @@ def failure(
     text, trace = describe(error)
     if job.last_attempt:
         return Outcome(job.id, job.fence, End.BURY, reason=reason, error=text, traceback=trace)
-    delay = ids.up_to(definition.longest_wait(job))
+    delay = definition.wait(job, ids.up_to)
     if isinstance(error, Retry) and error.after is not None:
         delay = error.after
     return Outcome(
         job.id, job.fence, End.RETRY, delay=delay, reason=reason, error=text, traceback=trace
     )
+
+
+def undescribed(job: ClaimedJob, error: BaseException, second: BaseException) -> Outcome:
+    """What failed with `error`, and then once more when that was to be described."""
+    text = clean(f"{type(error).__name__}, and {type(second).__name__} when it was described")
+    end = End.BURY if job.last_attempt else End.RETRY
+    return Outcome(job.id, job.fence, end, delay=_PAUSE, reason="failed", error=text)
+
+
+def reason_of(error: Cancel) -> str:
+    return clean(str(error.reason or "handler"), 200)
 
 
 def describe(error: BaseException) -> tuple[str, str | None]:
@@ -93,11 +107,11 @@ def describe(error: BaseException) -> tuple[str, str | None]:
         return error.error, error.traceback
     try:
         text = f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 - a broken __str__ must not cost the attempt its record
+    except BaseException:  # noqa: BLE001 - a broken __str__ must not cost the attempt its record
         text = type(error).__name__
     try:
         trace = "".join(traceback.format_exception(error))
-    except Exception:  # noqa: BLE001
+    except BaseException:  # noqa: BLE001
         trace = None
     return clean(text), None if trace is None else clean(trace, _LONGEST_TRACEBACK)
 

@@ -7,6 +7,8 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
+import msgspec
+
 from foliot.clock import Clock
 from foliot.config import Settings
 from foliot.errors import StoreUnavailable
@@ -18,7 +20,17 @@ from foliot.worker.slots import Slots
 
 log = logging.getLogger("foliot.worker")
 _RECONCILE_EVERY = 60.0
+_WEAR = 5.0  # seconds that everything must be stuck: what is only a little late comes back
 _RECONCILE_AGAIN = 5.0  # a transaction whose reply was lost may still commit after the first look
+
+
+class Host(msgspec.Struct, frozen=True):
+    """What a worker asks of the process that it lives in."""
+
+    trusted: Callable[[], bool]  # whether its lease still counts
+    look: Callable[[], None]
+    announce: Callable[[Wake], None]
+    wear_out: Callable[[], None]  # jobs that never end have taken all there is to run jobs with
 
 
 class Worker:
@@ -35,14 +47,22 @@ class Worker:
         clock: Clock,
         ids: Ids,
         target: str | None,
-        trusted: Callable[[], bool],
-        look: Callable[[], None],
+        host: Host,
     ) -> None:
         self._store = store
         self._session = session
         self._clock = clock
+        self._host = host
+        self._worn_at: float | None = None
         self._cycle = Cycle(
-            store, session, settings, clock=clock, ids=ids, trusted=trusted, look=look
+            store,
+            session,
+            settings,
+            clock=clock,
+            ids=ids,
+            trusted=host.trusted,
+            look=host.look,
+            announce=host.announce,
         )
         self._slots = Slots(
             registry,
@@ -50,7 +70,7 @@ class Worker:
             clock=clock,
             ids=ids,
             target=target,
-            trusted=trusted,
+            trusted=host.trusted,
             on_done=self._cycle.done,
         )
         self._cycle.serve(self._slots)
@@ -63,7 +83,7 @@ class Worker:
 
     def hear(self, wake: Wake) -> None:
         self._cycle.hear(wake)
-        if wake.cancel and self._slots.executing:
+        if wake.cancel and self._slots.holds_any:
             self._cancels.set()
 
     def see(self, peek: Peek) -> None:
@@ -71,7 +91,7 @@ class Worker:
 
     def beat(self) -> None:
         """With every heartbeat: the hint to cancel may have been lost."""
-        if self._slots.executing:
+        if self._slots.holds_any:
             self._cancels.set()
 
     async def run(self) -> None:
@@ -119,16 +139,30 @@ class Worker:
                 await self._attend_once()
             except StoreUnavailable as error:
                 log.debug("looked for nothing: %s", error)
+            except Exception:
+                log.exception("the worker could not look after its jobs")
+                await self._clock.sleep(1.0)
 
     async def _attend_once(self) -> None:
+        self._slots.tend()
+        self._look_for_wear()
         if self._cancels.is_set():
             self._cancels.clear()
             rows = await self._store.jobs.running(self._session)
             self._slots.cancel({row.id for row in rows if row.cancel_requested})
-        self._slots.release_stale()
         now = self._clock.monotonic()
         if self._cycle.uncertain or now >= self._reconcile_at:
             await self._cycle.reconcile()
             again = _RECONCILE_AGAIN if self._cycle.uncertain else _RECONCILE_EVERY
             self._cycle.uncertain = False
             self._reconcile_at = now + again
+
+    def _look_for_wear(self) -> None:
+        now = self._clock.monotonic()
+        if not self._slots.worn_out:
+            self._worn_at = None
+        elif self._worn_at is None:
+            self._worn_at = now + _WEAR
+        elif now >= self._worn_at:
+            self._worn_at = float("inf")  # once is enough
+            self._host.wear_out()

@@ -21,20 +21,29 @@ from foliot.registry import Registry, call
 from foliot.worker.context import CURRENT, CurrentJob
 from foliot.worker.executors.process import ChildProcess
 from foliot.worker.executors.thread import Threads
-from foliot.worker.run import Interrupted, Requested, TimedOut, failure, success
+from foliot.worker.run import Interrupted, Requested, TimedOut, failure, success, undescribed
+from foliot.worker.timeouts import Timeouts
 
 log = logging.getLogger("foliot.worker")
 _UNKNOWN: Final = "unknown_kind"
 _MOST_ALONE: Final = 4  # child processes for suspects
-_PATIENCE: Final = (
-    5.0  # seconds past its timeout that a job may wait here; the store takes it back after 10
-)
+_WAIT: Final = 2.0  # seconds that a claimed job may wait here; then others shall have it
+_PATIENCE: Final = 5.0  # seconds that a cancelled task gets to end
 
 
 class Running:
     """One attempt under way."""
 
-    __slots__ = ("begun", "child", "current", "definition", "job", "stop_reason", "task")
+    __slots__ = (
+        "begun",
+        "child",
+        "current",
+        "definition",
+        "job",
+        "stop_reason",
+        "stopped_at",
+        "task",
+    )
 
     def __init__(self, job: ClaimedJob, definition: JobDefinition) -> None:
         self.job = job
@@ -44,6 +53,7 @@ class Running:
         self.child: ChildProcess | None = None
         self.begun = False  # of a task: whether it has come to its first line
         self.stop_reason: BaseException | None = None
+        self.stopped_at = 0.0
 
 
 class Slots:
@@ -69,30 +79,30 @@ class Slots:
         self._open = True
         self._loop = asyncio.get_running_loop()
         self._threads: Threads[Running] = Threads(
-            settings.worker.threads, self._run_in_thread, self._finish
+            settings.worker.threads, self._run_in_thread, self._finish, self._failed
         )
         # Children that are free; without a target there is nothing that they could run.
         self._children = [ChildProcess(target) for _ in range(_MOST_ALONE)] if target else []
         self._isolates = target is not None
+        self._has_sync = any(not definition.is_async for definition in registry)
         self.executing: dict[JobId, Running] = {}
         self._backlog: deque[ClaimedJob] = deque()
         self._sync_backlog: deque[ClaimedJob] = deque()
         self._suspects: deque[ClaimedJob] = deque()
-        self._waits_since: dict[JobId, float] = {}  # of those that have a timeout
-        # For each timeout in use, its jobs in the order they started: the first is the first to run out.
-        self._timeouts: dict[float, dict[JobId, tuple[float, Running]]] = {}
-        self._alarm: asyncio.TimerHandle | None = None
+        self._waits_since: dict[JobId, float] = {}
+        self._crowded_until = 0.0  # what was claimed had to be given back: claim what can start
+        self._behind: set[Running] = set()  # still run although their attempts have ended
+        self._timeouts: Timeouts[Running] = Timeouts(clock, self._time_out)
 
     def add(self, jobs: Sequence[ClaimedJob], *, since: float) -> None:
         """Jobs that were asked for at `since`, on the monotonic clock."""
         self._backlog.extend(jobs)
-        if not self._open:
-            self.release_waiting()
-            return
         for job in jobs:
-            if job.timeout is not None:
-                self._waits_since[job.id] = since
-        self._fill()
+            self._waits_since[job.id] = since
+        if self._open:
+            self._fill()
+        else:
+            self.release_waiting()
 
     def room(self, prefetch: int) -> int:
         """How many more jobs to claim, so that `prefetch` of them wait here for a slot."""
@@ -101,7 +111,20 @@ class Slots:
         # Suspects wait for a child, not for a slot: some of them must not keep everybody else out.
         suspects = max(0, len(self._suspects) - self._concurrency)
         waiting = len(self._backlog) + len(self._sync_backlog) + suspects
-        return self._concurrency + prefetch - len(self.executing) - waiting
+        free = self._limit - len(self.executing) - waiting
+        if self._clock.monotonic() >= self._crowded_until:
+            return free + prefetch if self._limit > 0 else 0
+        return min(free, self._threads.free) if self._has_sync else free
+
+    @property
+    def holds_any(self) -> bool:
+        return bool(self.executing) or any(self._backlogs)
+
+    @property
+    def worn_out(self) -> bool:
+        """So much is left behind that nothing can start here any more, or no sync function."""
+        threads = self._settings.worker.threads
+        return self._limit <= 0 or self.stuck_threads >= threads
 
     def ids(self) -> set[JobId]:
         """All that is here, executing or waiting."""
@@ -128,30 +151,33 @@ class Slots:
             while backlog:
                 self._release(backlog.popleft())
 
-    def release_stale(self) -> None:
-        """Give back what has waited here so long that the store will soon take its attempt for timed out."""
+    def tend(self) -> None:
+        """Once in a while: give back what waits in vain, and let go of what does not end."""
         now = self._clock.monotonic()
         for backlog in self._backlogs:
-            for job in [job for job in backlog if self._is_stale(job, now)]:
+            for job in [job for job in backlog if now - self._waits_since[job.id] > _WAIT]:
                 backlog.remove(job)
                 self._release(job)
+                self._crowded_until = now + _WAIT
+        for running in list(self.executing.values()):
+            stubborn = running.task is not None and running.stop_reason is not None
+            if stubborn and now - running.stopped_at > _PATIENCE:
+                self._leave(running)
 
     def interrupt_all(self) -> None:
         """The time to finish is over. Async jobs are cancelled; threads are left behind."""
         for running in list(self.executing.values()):
             self._interrupt(running, Interrupted("the worker stopped"))
             if running.task is None:
-                self._finish(running, self._failed(running, Interrupted("the worker stopped")))
+                self._let_go(running, Interrupted("the worker stopped"))
 
     def leave_behind(self) -> None:
         """What was interrupted and does not end: its attempt does."""
         for running in list(self.executing.values()):
-            log.warning("job %s does not let itself be cancelled", running.job.id)
-            self._finish(running, self._failed(running, Interrupted("the worker stopped")))
+            self._leave(running)
 
     async def close(self) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
+        self._timeouts.close()
         self._threads.close()
         busy = [running.child for running in self.executing.values() if running.child is not None]
         for child in (*self._children, *busy):
@@ -160,20 +186,37 @@ class Slots:
     @property
     def stuck_threads(self) -> int:
         """Threads that still run a job whose attempt has ended."""
-        return self._threads.busy - sum(1 for r in self.executing.values() if r.task is None)
+        return sum(1 for running in self._behind if running.task is None)
+
+    @property
+    def _limit(self) -> int:
+        """What is left behind occupies its slot."""
+        return self._concurrency - len(self._behind)
 
     @property
     def _backlogs(self) -> tuple[deque[ClaimedJob], ...]:
         return (self._backlog, self._sync_backlog, self._suspects)
 
     def _fill(self) -> None:
-        backlog, executing, limit = self._backlog, self.executing, self._concurrency
+        backlog, executing, limit = self._backlog, self.executing, self._limit
         while backlog and len(executing) < limit:
-            self._start(backlog.popleft())
-        while self._sync_backlog and len(executing) < limit and self._threads.idle:
-            self._start(self._sync_backlog.popleft())
+            self._start_safely(backlog.popleft())
+        while self._sync_backlog and len(executing) < limit and self._threads.free:
+            self._start_safely(self._sync_backlog.popleft())
         while self._suspects and len(executing) < limit and self._children:
-            self._start(self._suspects.popleft())
+            self._start_safely(self._suspects.popleft())
+
+    def _start_safely(self, job: ClaimedJob) -> None:
+        try:
+            self._start(job)
+        except Exception:
+            log.exception("job %s could not be started: released", job.id)
+            self._crowded_until = self._clock.monotonic() + _WAIT
+            running = self.executing.get(job.id)
+            if running is None:
+                self._release(job)
+            else:
+                self._finish(running, Outcome(job.id, job.fence, End.RELEASE))
 
     def _start(self, job: ClaimedJob) -> None:
         if not self._trusted():
@@ -182,20 +225,21 @@ class Slots:
         definition = self._registry.get(job.kind)
         if definition is None:
             log.warning("job %s is held: this worker does not know its kind, %s", job.id, job.kind)
+            self._waits_since.pop(job.id, None)
             self._on_done(Outcome(job.id, job.fence, End.HOLD, reason=_UNKNOWN))
             return
         alone = job.suspect and self._isolates
         if alone and not self._children:
             self._suspects.append(job)
             return
-        if not definition.is_async and not alone and not self._threads.idle:
+        if not definition.is_async and not alone and not self._threads.free:
             self._sync_backlog.append(job)
             return
         running = Running(job, definition)
         self.executing[job.id] = running
+        self._waits_since.pop(job.id, None)
         if job.timeout is not None:
-            self._waits_since.pop(job.id, None)
-            self._watch(running, job.timeout)
+            self._timeouts.watch(job.id, job.timeout, running)
         if alone:
             running.child = self._children.pop()
             running.task = self._loop.create_task(self._run_alone(running, running.child))
@@ -239,26 +283,32 @@ class Slots:
             if running.child is not None:
                 self._children.append(running.child)
             if job.timeout is not None:
-                self._timeouts[job.timeout].pop(job.id, None)
+                self._timeouts.forget(job.id, job.timeout)
             self._on_done(outcome)
+        else:
+            self._behind.discard(running)
         self._fill()
 
     def _failed(self, running: Running, error: BaseException) -> Outcome:
         # A cancelled task does not say why; whoever cancelled it has written the reason down.
         if running.stop_reason is not None and isinstance(error, asyncio.CancelledError):
             error = running.stop_reason
-        return failure(
-            running.job,
-            running.definition,
-            error,
-            ids=self._ids,
-            loss_limit=self._settings.worker.loss_limit,
-        )
+        try:
+            return failure(
+                running.job,
+                running.definition,
+                error,
+                ids=self._ids,
+                loss_limit=self._settings.worker.loss_limit,
+            )
+        except BaseException as second:  # noqa: BLE001 - it runs code of the exception's own
+            return undescribed(running.job, error, second)
 
     def _interrupt(self, running: Running, why: BaseException) -> None:
         if running.stop_reason is not None:
             return
         running.stop_reason = why
+        running.stopped_at = self._clock.monotonic()
         running.current.cancelled = True
         if running.task is None:
             return
@@ -273,39 +323,21 @@ class Slots:
         self._waits_since.pop(job.id, None)
         self._on_done(Outcome(job.id, job.fence, End.RELEASE))
 
-    def _is_stale(self, job: ClaimedJob, now: float) -> bool:
-        return job.timeout is not None and (
-            now - self._waits_since.get(job.id, now) > job.timeout + _PATIENCE
-        )
+    def _time_out(self, running: Running, timeout: float) -> None:
+        """A thread cannot be stopped: its attempt ends, the thread stays occupied."""
+        why = TimedOut(f"it ran longer than its timeout of {timeout:g} s")
+        self._interrupt(running, why)
+        if running.task is None:
+            self._let_go(running, why)
 
-    def _watch(self, running: Running, timeout: float) -> None:
-        until = self._clock.monotonic() + timeout
-        self._timeouts.setdefault(timeout, {})[running.job.id] = (until, running)
-        if self._alarm is None or until < self._alarm_at:
-            self._set_alarm(until)
+    def _leave(self, running: Running) -> None:
+        log.warning("job %s does not let itself be cancelled", running.job.id)
+        self._let_go(running, running.stop_reason or Interrupted("the worker stopped"))
 
-    def _set_alarm(self, until: float) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
-        self._alarm_at = until
-        self._alarm = self._loop.call_later(max(0.0, until - self._clock.monotonic()), self._ring)
-
-    def _ring(self) -> None:
-        """End what has run out of time. A thread cannot be stopped: its attempt ends, the thread stays occupied."""
-        self._alarm = None
-        now = self._clock.monotonic()
-        for timeout, jobs in self._timeouts.items():
-            for until, running in list(jobs.values()):
-                if until > now:
-                    break
-                jobs.pop(running.job.id, None)
-                why = TimedOut(f"it ran longer than its timeout of {timeout:g} s")
-                self._interrupt(running, why)
-                if running.task is None:
-                    self._finish(running, self._failed(running, why))
-        firsts = [next(iter(jobs.values()))[0] for jobs in self._timeouts.values() if jobs]
-        if firsts:
-            self._set_alarm(min(firsts))
+    def _let_go(self, running: Running, why: BaseException) -> None:
+        """Its attempt ends, although it runs on."""
+        self._behind.add(running)
+        self._finish(running, self._failed(running, why))
 
 
 def _concurrency(registry: Registry, settings: Settings) -> int:

@@ -18,6 +18,7 @@ from typing import Final
 
 from foliot.clock import Clock
 from foliot.ids import Ids
+from foliot.worker.executors.process import describe_exit
 
 log = logging.getLogger("foliot.supervisor")
 _STEADY: Final = 10.0  # seconds after which a start counts as a good one
@@ -73,9 +74,11 @@ class Supervisor:
                 return code
             if self._clock.monotonic() - started > _STEADY:
                 pause = 0.2
-            log.error(
-                "worker process %d died (%s), starting another", child.pid, describe_exit(code)
-            )
+            if code == 0:
+                log.warning("worker process %d has stopped, starting another", child.pid)
+            else:
+                how = describe_exit(code)
+                log.error("worker process %d died (%s), starting another", child.pid, how)
             await self._pause(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
         return 0
@@ -118,10 +121,6 @@ def _has_come_up(line: socket.socket) -> bool:
         line.settimeout(0)
         return bool(line.recv(1))
     return False
-
-
-def describe_exit(code: int) -> str:
-    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
 
 def child_command(arguments: Sequence[str]) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import ceil
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import msgspec
 import psycopg
@@ -17,8 +17,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from foliot.clock import Clock
-from foliot.errors import InvalidValue, SchemaMissing, StoreUnavailable
+from foliot.errors import InvalidValue, StoreUnavailable
 from foliot.ids import Ids
+from foliot.store.postgres.failures import explain, role_of, translate, unavailable
 from foliot.store.sql import Statement
 
 Rows = list[tuple[Any, ...]]
@@ -49,6 +50,7 @@ class Connections:
 
     def __init__(self, url: str, *, size: int, timeout: float, clock: Clock, ids: Ids) -> None:
         self.conninfo = to_conninfo(url, timeout=timeout)
+        self._role = role_of(self.conninfo)
         self.pooled = False  # a transaction pooler stands in between
         self._clock = clock
         self._ids = ids
@@ -67,21 +69,19 @@ class Connections:
         )
 
     async def open(self, *, pooler: str) -> None:
-        try:
-            probe = await AsyncConnection.connect(self.conninfo, autocommit=True)
-        except psycopg.Error as error:
-            raise _unavailable(error, unknown=False) from error
-        async with probe:
-            # A pooler makes up the process number that it tells its clients.
-            row = await (await probe.execute("SELECT pg_backend_pid()")).fetchone()
-            detected = row is None or row[0] != probe.info.backend_pid
-            self.pooled = detected if pooler == "auto" else pooler == "yes"
-            if probe.info.server_version < 140000:
-                raise InvalidValue(
-                    "store.url",
-                    f"PostgreSQL {probe.info.server_version // 10000}",
-                    "is older than version 14, the oldest supported",
-                )
+        with translate(self.conninfo):
+            async with await AsyncConnection.connect(self.conninfo, autocommit=True) as probe:
+                # A pooler makes up the process number that it tells its clients.
+                row = await (await probe.execute("SELECT pg_backend_pid()")).fetchone()
+                detected = row is None or row[0] != probe.info.backend_pid
+                version = probe.info.server_version
+        self.pooled = detected if pooler == "auto" else pooler == "yes"
+        if version < 140000:
+            raise InvalidValue(
+                "store.url",
+                f"PostgreSQL {version // 10000}",
+                "is older than version 14, the oldest supported",
+            )
         await self._pool.open()
 
     async def close(self) -> None:
@@ -113,7 +113,7 @@ class Connections:
         except psycopg.Error as error:
             # A server that has become read-only, or forgot a statement, is left for a new connection.
             await connection.close()
-            _explain(error)
+            raise explain(error, role=self._role) from error
         except BaseException:
             # Cancelled in the middle: nobody knows what the connection is waiting for.
             await connection.close()
@@ -132,7 +132,7 @@ class Connections:
                     said = f"no connection was to be had within {self._timeout:g} s"
                     raise StoreUnavailable(f"PostgreSQL: {said}") from error
             except psycopg.OperationalError as error:
-                raise _unavailable(error, unknown=False) from error
+                raise unavailable(error, unknown=False) from error
         raise AssertionError("there is always a last turn")
 
     async def _run(self, connection: Line, steps: Sequence[Step]) -> list[Rows]:
@@ -186,22 +186,3 @@ async def _forgive(connection: AsyncConnection[Any]) -> None:
         await connection.rollback()
     except psycopg.Error:
         await connection.close()
-
-
-def _explain(error: psycopg.Error) -> NoReturn:
-    if isinstance(error, errors.UndefinedTable | errors.InvalidSchemaName):
-        raise SchemaMissing from error
-    told = error.sqlstate is not None and not error.sqlstate.startswith(("08", "57P"))
-    gone = isinstance(
-        error, psycopg.OperationalError | psycopg.InterfaceError | errors.ReadOnlySqlTransaction
-    )
-    if gone or error.sqlstate in ("0A000", "26000", "42P05"):
-        # Told by the server: the transaction did not commit. Otherwise the reply is missing.
-        raise _unavailable(error, unknown=not told) from error
-    raise error
-
-
-def _unavailable(error: Exception, *, unknown: bool) -> StoreUnavailable:
-    return StoreUnavailable(
-        f"PostgreSQL: {str(error).strip() or type(error).__name__}", unknown=unknown
-    )

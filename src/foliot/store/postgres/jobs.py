@@ -11,13 +11,13 @@ from foliot.ids import JobId, SessionId, milliseconds_of, partition_of
 from foliot.model.job import Attempt, End, Job, JobState, NewJob, Outcome
 from foliot.model.lane import Lane
 from foliot.store import rows
-from foliot.store.port import Cycle, Peek, Reaped, RunningJob, Share
+from foliot.store.batches import chunks
+from foliot.store.port import DEADLINE_GRACE, Cycle, Peek, Reaped, RunningJob, Share
 from foliot.store.postgres.arrays import blobs, numbers, optional_numbers, texts, words
 from foliot.store.postgres.connection import Connections, Step, Values
 from foliot.store.sql import load_statements
 
 SQL: Final = load_statements("foliot.store.postgres", "jobs.sql")
-_CHUNK: Final = 1000  # jobs in one insert; more only makes longer arrays
 _FINISHED: Final = {End.SUCCEED: "succeeded", End.CANCEL: "cancelled"}
 
 
@@ -37,8 +37,8 @@ class PostgresJobs:
         else:
             ordered = jobs
         steps = [
-            Step(SQL["submit_jobs"], self._submission(partition, ordered[start : start + _CHUNK]))
-            for start in range(0, len(ordered), _CHUNK)
+            Step(SQL["submit_jobs"], self._submission(partition, some))
+            for some in chunks(ordered, lambda job: len(job.payload))
         ]
         if not keyed and not resend:
             await self._connections.transact(steps)
@@ -105,8 +105,10 @@ class PostgresJobs:
             for row in (await self._connections.transact([Step(SQL["admit_jobs"], values)]))[0]
         ]
 
-    async def admit_kinds(self, partition: int, kinds: Sequence[str]) -> list[int]:
-        values = {"partition": partition, "kinds": texts(kinds)}
+    async def admit_kinds(
+        self, partition: int, kinds: Sequence[str], *, limit: int = 1000
+    ) -> list[int]:
+        values = {"partition": partition, "kinds": texts(kinds), "limit": limit}
         return [
             row[0]
             for row in (await self._connections.transact([Step(SQL["admit_kinds"], values)]))[0]
@@ -204,6 +206,7 @@ class PostgresJobs:
             "run_ats": texts(
                 [None if job.run_at is None else job.run_at.isoformat() for job in jobs]
             ),
+            "delays": optional_numbers([job.delay for job in jobs]),
             "timeouts": optional_numbers([job.timeout for job in jobs]),
             "keys": texts([job.key for job in jobs]),
             "payloads": blobs([job.payload for job in jobs]),
@@ -231,59 +234,55 @@ class PostgresJobs:
         # The same one twice would be in history twice.
         once = {(outcome.id, outcome.fence): outcome for outcome in reversed(outcomes)}
         ordered = [once[name] for name in sorted(once)]
-        steps = []
-        if finished := [o for o in ordered if o.end in _FINISHED]:
-            values = {
-                "states": words([_FINISHED[o.end] for o in finished]),
-                "reasons": texts([o.reason for o in finished]),
-                "results": blobs([o.result for o in finished]),
-            }
-            steps.append(Step(SQL["finish_jobs"], {**common, **_references(finished), **values}))
-        if len(finished) == len(ordered):
-            return steps
-        if retried := [o for o in ordered if o.end is End.RETRY]:
-            delays = {"delays": numbers([o.delay for o in retried])}
-            steps.append(
-                Step(
-                    SQL["retry_jobs"],
-                    {**common, **_references(retried), **_failures(retried), **delays},
-                )
-            )
-        if buried := [o for o in ordered if o.end is End.BURY]:
-            steps.append(
-                Step(SQL["bury_jobs"], {**common, **_references(buried), **_failures(buried)})
-            )
-        if failed := [o for o in ordered if o.end in (End.RETRY, End.BURY)]:
-            steps.append(
-                Step(
-                    SQL["cancel_failed_jobs"],
-                    {**common, **_references(failed), **_failures(failed)},
-                )
-            )
-        if released := [o for o in ordered if o.end in (End.RELEASE, End.HOLD)]:
-            holds = {"holds": texts([o.reason if o.end is End.HOLD else None for o in released])}
-            steps.append(Step(SQL["release_jobs"], {**common, **_references(released), **holds}))
-            steps.append(Step(SQL["cancel_jobs"], {**common, **_references(released)}))
+        finished = [o for o in ordered if o.end in _FINISHED]
+        steps = [
+            Step(SQL["finish_jobs"], {**common, **_references(some), **_ends(some)})
+            for some in chunks(finished, lambda o: len(o.result or b""), most=len(finished))
+        ]
+        if len(finished) < len(ordered):
+            steps += _unfinished(common, [o for o in ordered if o.end not in _FINISHED])
+        if len(steps) > 1:
+            steps.insert(0, Step(SQL["lock_jobs"], {**common, **_references(ordered)}))
         return steps
 
 
-DEADLINE_GRACE: Final = (
-    10.0  # seconds past its timeout before the store takes a job from a session that lives
-)
+def _unfinished(common: Values, outcomes: Sequence[Outcome]) -> list[Step]:
+    steps = []
+    if retried := [o for o in outcomes if o.end is End.RETRY]:
+        delays = {"delays": numbers([o.delay for o in retried])}
+        steps.append(
+            Step(
+                SQL["retry_jobs"],
+                {**common, **_references(retried), **_failures(retried), **delays},
+            )
+        )
+    if buried := [o for o in outcomes if o.end is End.BURY]:
+        steps.append(Step(SQL["bury_jobs"], {**common, **_references(buried), **_failures(buried)}))
+    if failed := [o for o in outcomes if o.end in (End.RETRY, End.BURY)]:
+        steps.append(
+            Step(
+                SQL["cancel_failed_jobs"],
+                {**common, **_references(failed), **_failures(failed)},
+            )
+        )
+    if released := [o for o in outcomes if o.end in (End.RELEASE, End.HOLD)]:
+        holds = {"holds": texts([o.reason if o.end is End.HOLD else None for o in released])}
+        steps.append(Step(SQL["release_jobs"], {**common, **_references(released), **holds}))
+        steps.append(Step(SQL["cancel_jobs"], {**common, **_references(released)}))
+    return steps
 
 
 def _refused(
     steps: Sequence[Step], results: Sequence[rows.Row], outcomes: Sequence[Outcome]
 ) -> list[JobId]:
-    """finish_jobs names the refused, the rest name the accepted."""
+    """finish_jobs names the refused, lock_jobs nobody, the rest name the accepted."""
     refused: set[JobId] = set()
     accepted: set[JobId] = set()
     for step, result in zip(steps, results, strict=False):
-        names = {JobId(row[0]) for row in result}
         if step.statement.name == "finish_jobs":
-            refused |= names
-        else:
-            accepted |= names
+            refused.update(JobId(row[0]) for row in result)
+        elif step.statement.name != "lock_jobs":
+            accepted.update(JobId(row[0]) for row in result)
     return (
         [
             o.id
@@ -306,6 +305,14 @@ def _references(outcomes: Sequence[Outcome]) -> Values:
     return {
         "ids": words([outcome.id for outcome in outcomes]),
         "fences": numbers([outcome.fence for outcome in outcomes]),
+    }
+
+
+def _ends(outcomes: Sequence[Outcome]) -> Values:
+    return {
+        "states": words([_FINISHED[outcome.end] for outcome in outcomes]),
+        "reasons": texts([outcome.reason for outcome in outcomes]),
+        "results": blobs([outcome.result for outcome in outcomes]),
     }
 
 

@@ -11,7 +11,7 @@ import psycopg
 from psycopg import AsyncConnection
 
 from foliot.clock import Clock
-from foliot.errors import StoreUnavailable
+from foliot.errors import FoliotError
 from foliot.ids import Ids
 from foliot.store.port import Wake
 from foliot.store.postgres.connection import Connections
@@ -58,7 +58,7 @@ class Notifier:
             self._ready, self._due, self._cancel = set(), False, False
             try:
                 await self._connections.read(_NOTIFY, {"channel": CHANNEL, "payload": payload})
-            except (StoreUnavailable, psycopg.Error) as error:
+            except (FoliotError, psycopg.Error) as error:
                 log.debug("a wake-up was not sent, polling will do: %s", error)
             await self._clock.sleep(_QUIET)
 

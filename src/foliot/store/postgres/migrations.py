@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC
 from typing import Any, Final
 
-import psycopg
 from psycopg import AsyncConnection
 
-from foliot.errors import InvalidValue, StoreUnavailable
+from foliot.errors import InvalidValue
 from foliot.store.migrate import Migration, Schema, load_migrations, pending
 from foliot.store.postgres.connection import to_conninfo
+from foliot.store.postgres.failures import translate
 from foliot.store.postgres.upkeep import ahead, attach_day
 
 MIGRATIONS: Final = load_migrations("foliot.store.postgres")
@@ -26,27 +28,32 @@ CREATE TABLE IF NOT EXISTS foliot.migrations (
 """
 
 
+_ABOUT: Final = """
+-- A new store has one partition. For more, say 32, write instead of the last INSERT, before anything is submitted:
+--   INSERT INTO foliot.leases (partition) SELECT generate_series(0, 31);
+-- The days of foliot.history are made by workers and schedulers as they run, a week ahead; until then what has ended
+-- is kept in foliot.history_default. They need CREATE on the schema foliot and must own foliot.history.
+"""
+
+
 async def upgrade(url: str, *, partitions: int = 1, timeout: float = 5) -> list[Migration]:
     """Apply what is missing; a new schema gets `partitions`. Returns what was applied."""
-    try:
-        async with await _connect(url, timeout) as connection:
-            if connection.info.parameter_status("server_encoding") != "UTF8":
-                raise InvalidValue("store.url", url, "is a database whose encoding is not UTF8")
-            await connection.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
-            await connection.execute(_LEDGER)
-            applied = await read_applied(connection)
-            missing = pending(MIGRATIONS, applied)
-            for migration in missing:
-                await connection.execute(migration.text)
-                await connection.execute(
-                    "INSERT INTO foliot.migrations (number, name, checksum) VALUES (%s, %s, %s)",
-                    [migration.number, migration.name, migration.checksum],
-                )
-            if not applied:
-                await _furnish(connection, partitions)
-            return missing
-    except psycopg.OperationalError as error:
-        raise StoreUnavailable(f"PostgreSQL: {error}") from error
+    async with _connect(url, timeout) as connection:
+        if connection.info.parameter_status("server_encoding") != "UTF8":
+            raise InvalidValue("store.url", url, "is a database whose encoding is not UTF8")
+        await connection.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
+        await connection.execute(_LEDGER)
+        applied = await read_applied(connection)
+        missing = pending(MIGRATIONS, applied)
+        for migration in missing:
+            await connection.execute(migration.text)
+            await connection.execute(
+                "INSERT INTO foliot.migrations (number, name, checksum) VALUES (%s, %s, %s)",
+                [migration.number, migration.name, migration.checksum],
+            )
+        if not applied:
+            await _furnish(connection, partitions)
+        return missing
 
 
 async def read_applied(connection: AsyncConnection[Any]) -> dict[int, str]:
@@ -66,24 +73,23 @@ async def read_partitions(connection: AsyncConnection[Any]) -> int:
 
 
 async def read_schema(url: str, *, timeout: float) -> Schema:
-    async with await _connect(url, timeout) as connection:
+    async with _connect(url, timeout) as connection:
         applied = await read_applied(connection)
         partitions = await read_partitions(connection) if applied else None
         return Schema(max(applied, default=None), MIGRATIONS[-1].number, partitions)
 
 
 async def read_script(url: str, *, timeout: float) -> str:
-    async with await _connect(url, timeout) as connection:
+    async with _connect(url, timeout) as connection:
         return script(await read_applied(connection))
 
 
-async def _connect(url: str, timeout: float) -> AsyncConnection[Any]:
-    try:
-        return await AsyncConnection.connect(
-            to_conninfo(url, timeout=timeout), prepare_threshold=None
-        )
-    except psycopg.OperationalError as error:
-        raise StoreUnavailable(f"PostgreSQL: {error}") from error
+@asynccontextmanager
+async def _connect(url: str, timeout: float) -> AsyncIterator[AsyncConnection[Any]]:
+    conninfo = to_conninfo(url, timeout=timeout)
+    with translate(conninfo):
+        async with await AsyncConnection.connect(conninfo, prepare_threshold=None) as connection:
+            yield connection
 
 
 def script(applied: dict[int, str]) -> str:
@@ -97,7 +103,8 @@ def script(applied: dict[int, str]) -> str:
         )
     if not applied:
         parts.append("INSERT INTO foliot.leases (partition) VALUES (0);")
-    return "BEGIN;\n\n" + "\n\n".join(parts) + "\n\nCOMMIT;\n"
+    about = "" if applied else _ABOUT.lstrip()
+    return f"{about}BEGIN;\n\n" + "\n\n".join(parts) + "\n\nCOMMIT;\n"
 
 
 async def _furnish(connection: AsyncConnection[Any], partitions: int) -> None:

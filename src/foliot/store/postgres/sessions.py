@@ -17,7 +17,7 @@ from foliot.model.session import NewSession, Session
 from foliot.store import rows
 from foliot.store.leasing import choose_leases
 from foliot.store.postgres.arrays import numbers, texts, words
-from foliot.store.postgres.connection import Connections, Step, Values
+from foliot.store.postgres.connection import Connections, Rows, Step, Values
 from foliot.store.sql import load_statements
 
 SQL: Final = load_statements("foliot.store.postgres", "sessions.sql")
@@ -118,7 +118,7 @@ class PostgresLeases:
 
     async def divide(self, session: SessionId, *, term: float) -> frozenset[int]:
         now: datetime | None = self._clock.now_for_store()
-        found = await self._connections.read(SQL["list_leases"], {"now": now})
+        found = await self._list(session, term)
         choice = choose_leases(
             session,
             {row[0]: (row[1] if row[2] else None) for row in found},
@@ -138,10 +138,12 @@ class PostgresLeases:
         return frozenset(row[0] for row in taken)
 
     async def give_up(self, session: SessionId) -> None:
-        found = await self._connections.read(
-            SQL["list_leases"], {"now": self._clock.now_for_store()}
-        )
+        found = await self._list(session, 0)
         await self._give_up(session, [row[0] for row in found if row[1] == session])
+
+    async def _list(self, session: SessionId, term: float) -> Rows:
+        values: Values = {"session": session, "term": term, "now": self._clock.now_for_store()}
+        return await self._connections.read(SQL["list_leases"], values)
 
     async def _give_up(self, session: SessionId, partitions: Sequence[int]) -> None:
         values: Values = {"session": session, "partitions": numbers(partitions)}

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import psycopg
 from psycopg import AsyncConnection
 
 from foliot.clock import Clock
 from foliot.config import StoreSettings
-from foliot.errors import StoreUnavailable, redact
+from foliot.errors import redact
 from foliot.ids import Ids
 from foliot.store.migrate import check
 from foliot.store.port import Wake
 from foliot.store.postgres.connection import Connections
+from foliot.store.postgres.failures import translate
 from foliot.store.postgres.jobs import PostgresJobs
 from foliot.store.postgres.listen import Listener, Notifier
 from foliot.store.postgres.migrations import MIGRATIONS, read_applied, read_partitions
@@ -74,13 +74,11 @@ async def open_postgres(
     connections = Connections(
         settings.url, size=size, timeout=settings.connect_timeout, clock=clock, ids=ids
     )
-    try:
+    with translate(connections.conninfo):
         async with await AsyncConnection.connect(
             connections.conninfo, autocommit=True, prepare_threshold=None
         ) as connection:
             schema = check(MIGRATIONS, await read_applied(connection))
             partitions = await read_partitions(connection)
-    except psycopg.OperationalError as error:
-        raise StoreUnavailable(f"PostgreSQL: {error}") from error
     await connections.open(pooler=settings.pooler)
     return PostgresStore(connections, settings, clock, ids, partitions=partitions, schema=schema)

@@ -13,14 +13,23 @@ import psycopg
 from psycopg import AsyncConnection, sql
 
 from foliot.clock import Clock
-from foliot.errors import StoreUnavailable
 from foliot.store.port import Grade, Queue
 from foliot.store.postgres.connection import Connections, Step, Values
+from foliot.store.postgres.failures import translate
 from foliot.store.sql import load_statements
 
 SQL: Final = load_statements("foliot.store.postgres", "upkeep.sql")
 DAYS_AHEAD: Final = 7
 _DAY_NAME: Final = "history_%Y%m%d"
+_FIRST: Final = "00000000-0000-0000-0000-000000000000"  # before every id
+
+_NOT_NOW: Final = (
+    psycopg.errors.CheckViolation,
+    psycopg.errors.LockNotAvailable,
+    psycopg.errors.DuplicateTable,
+    psycopg.errors.UniqueViolation,
+    psycopg.errors.InvalidObjectDefinition,
+)
 
 
 class PostgresQueues:
@@ -57,16 +66,9 @@ class PostgresUpkeep:
         cutoff = (now - timedelta(seconds=keep)).date()
         pruned = await self._drop([day for day in days if day < cutoff])
         for partition in range(self._partitions):
-            values: Values = {
-                "partition": partition,
-                "now": self._clock.now_for_store(),
-                "keep": keep,
-                "limit": limit,
-            }
-            history, attempts = await self._connections.transact(
-                [Step(SQL["prune_default_history"], values), Step(SQL["prune_attempts"], values)]
-            )
-            pruned += history[0][0] + attempts[0][0]
+            values: Values = {"partition": partition, "keep": keep, "limit": limit}
+            for name in ("prune_default_history", "prune_attempts"):
+                pruned += await self._remove(name, values, limit)
         return pruned
 
     async def grade(self) -> Grade:
@@ -98,6 +100,17 @@ class PostgresUpkeep:
             clock_offset=offset,
         )
 
+    async def _remove(self, name: str, values: Values, limit: int) -> int:
+        """Batch after batch, each a transaction of its own, until there is nothing left."""
+        removed, after = 0, _FIRST
+        while True:
+            asked: Values = {**values, "after": after, "now": self._clock.now_for_store()}
+            [[(count, last)]] = await self._connections.transact([Step(SQL[name], asked)])
+            removed += int(count)
+            if count < limit:
+                return removed
+            after = last
+
     async def _days(self) -> tuple[list[date], datetime]:
         """The days that history has, and what time it is."""
         found = await self._connections.read(
@@ -124,24 +137,18 @@ class PostgresUpkeep:
     async def _alter(self, statements: list[sql.Composed]) -> bool:
         """False: the lock was not to be had at once, another process did it first, or the default partition
         has rows of that day, which stay there until they are old."""
-        try:
-            connection: AsyncConnection[Any] = await AsyncConnection.connect(
-                self._connections.conninfo, prepare_threshold=None
-            )
-            async with connection:
-                await connection.execute("SET LOCAL lock_timeout = '100ms'")
-                for statement in statements:
-                    await connection.execute(statement)
-        except (
-            psycopg.errors.CheckViolation,
-            psycopg.errors.LockNotAvailable,
-            psycopg.errors.DuplicateTable,
-            psycopg.errors.UniqueViolation,
-            psycopg.errors.InvalidObjectDefinition,
-        ):
-            return False
-        except psycopg.OperationalError as error:
-            raise StoreUnavailable(f"PostgreSQL: {error}") from error
+        conninfo = self._connections.conninfo
+        with translate(conninfo):
+            try:
+                connection: AsyncConnection[Any] = await AsyncConnection.connect(
+                    conninfo, prepare_threshold=None
+                )
+                async with connection:
+                    await connection.execute("SET LOCAL lock_timeout = '100ms'")
+                    for statement in statements:
+                        await connection.execute(statement)
+            except _NOT_NOW:
+                return False
         return True
 
 

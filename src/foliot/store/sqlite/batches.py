@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from sqlite3 import Connection
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
 from foliot.model.job import NewJob, Outcome
+from foliot.store.batches import chunks
 from foliot.store.sql import load_statements
 from foliot.store.sqlite.times import to_microseconds
 
-Item = TypeVar("Item")
 Rows = list[tuple[Any, ...]]
 Values = dict[str, object]
 Parts = tuple[str, ...]
 
-_MOST: Final = 1000  # items in one batch; more only makes longer arrays
-_LARGEST: Final = 16 << 20  # bytes in one blob, far from where SQLite refuses
 _SPARE: Final = b" "  # before all others: a piece of an empty blob would be NULL
 
 
@@ -45,7 +43,7 @@ def to_json(value: object) -> str:
 
 def submissions(jobs: Sequence[NewJob]) -> Iterator[Values]:
     """What submit_jobs and find_submitted_jobs read."""
-    for some in _chunks(jobs, lambda job: len(job.payload)):
+    for some in chunks(jobs, lambda job: len(job.payload)):
         rows = [
             (
                 job.id,
@@ -59,6 +57,7 @@ def submissions(jobs: Sequence[NewJob]) -> Iterator[Values]:
                 job.timeout,
                 job.key,
                 *piece,
+                job.delay,
             )
             for job, piece in zip(some, _pieces(job.payload for job in some), strict=True)
         ]
@@ -67,7 +66,7 @@ def submissions(jobs: Sequence[NewJob]) -> Iterator[Values]:
 
 def endings(outcomes: Sequence[Outcome], states: dict[str, str]) -> Iterator[tuple[int, Values]]:
     """What finish_jobs reads, and how many outcomes it names."""
-    for some in _chunks(outcomes, lambda outcome: len(outcome.result or b"")):
+    for some in chunks(outcomes, lambda outcome: len(outcome.result or b"")):
         rows = [
             (outcome.id, outcome.fence, states[outcome.end], outcome.reason, *piece)
             for outcome, piece in zip(some, _pieces(o.result for o in some), strict=True)
@@ -85,15 +84,3 @@ def _pieces(blobs: Iterable[bytes | None]) -> Iterator[tuple[int | None, int | N
         else:
             yield start, len(blob)
             start += len(blob)
-
-
-def _chunks(items: Sequence[Item], weigh: Callable[[Item], int]) -> Iterator[Sequence[Item]]:
-    start = weight = 0
-    for position, item in enumerate(items):
-        size = weigh(item)
-        if position - start >= _MOST or (position > start and weight + size > _LARGEST):
-            yield items[start:position]
-            start, weight = position, 0
-        weight += size
-    if start < len(items):
-        yield items[start:]

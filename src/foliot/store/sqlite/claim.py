@@ -11,13 +11,10 @@ import msgspec
 from foliot.ids import SessionId
 from foliot.model.job import ClaimedJob
 from foliot.model.lane import Lane
-from foliot.store.port import Share
+from foliot.store.port import DEADLINE_GRACE, Share
 from foliot.store.sqlite.batches import Values, execute, load_parts, to_json
 
 SQL: Final = load_parts("jobs.sql")
-DEADLINE_GRACE: Final = (
-    10.0  # seconds past its timeout before the store takes a job from a session that lives
-)
 _SMALL: Final = 4096  # bytes; larger payloads do not travel within the JSON of a claim
 _decode: Final = msgspec.json.Decoder(list[list[Any]]).decode
 
@@ -89,9 +86,10 @@ def claimed_jobs(taken: Sequence[Taken]) -> list[ClaimedJob]:
             losses,
             timeout,
             bool(linked),
+            lane,
         )
         for some in taken
-        for id, fence, kind, payload, attempt, max_attempts, losses, timeout, linked in _decode(
+        for id, fence, kind, payload, attempt, max_attempts, losses, timeout, linked, lane in _decode(
             some.rows
         )
     ]

@@ -97,9 +97,11 @@ class SqliteJobs:
     async def admit(self, partition: int, *, limit: int) -> list[int]:
         return await self._admit("admit_jobs", partition, {"limit": limit})
 
-    async def admit_kinds(self, partition: int, kinds: Sequence[str]) -> list[int]:
+    async def admit_kinds(
+        self, partition: int, kinds: Sequence[str], *, limit: int = 1000
+    ) -> list[int]:
         # Named twice, a kind would be counted twice.
-        named: Values = {"kinds": to_json(sorted(set(kinds)))}
+        named: Values = {"kinds": to_json(sorted(set(kinds))), "limit": limit}
         return await self._admit("admit_kinds", partition, named)
 
     async def find_lost(self) -> dict[int, list[SessionId]]:

@@ -22,6 +22,12 @@ CREATE TABLE IF NOT EXISTS foliot_migrations (
 """
 
 
+_ABOUT: Final = """
+-- A new store has one partition. For more, insert their numbers as well, before anything is submitted:
+--   INSERT INTO foliot_leases (partition) VALUES (0), (1), (2), (3);
+"""
+
+
 async def upgrade(url: str, *, partitions: int = 1, timeout: float = 5) -> list[Migration]:
     """Apply what is missing; a new schema gets `partitions`. Returns what was applied."""
 
@@ -91,7 +97,8 @@ def script(applied: dict[int, str]) -> str:
         )
     if not applied:
         parts.append("INSERT INTO foliot_leases (partition) VALUES (0);")
-    return "BEGIN IMMEDIATE;\n\n" + "\n\n".join(parts) + "\n\nCOMMIT;\n"
+    about = "" if applied else _ABOUT.lstrip()
+    return f"{about}BEGIN IMMEDIATE;\n\n" + "\n\n".join(parts) + "\n\nCOMMIT;\n"
 
 
 def _read(file: File) -> tuple[dict[int, str], int | None]:

@@ -141,11 +141,11 @@ class SqliteLeases:
 
     async def divide(self, session: SessionId, *, term: float) -> frozenset[int]:
         def look(connection: Connection) -> frozenset[int] | None:
-            choice = self._choose(connection, session)
+            choice = self._choose(connection, session, term)
             return None if choice.surplus or choice.wanted else frozenset()
 
         def run(connection: Connection) -> frozenset[int]:
-            choice = self._choose(connection, session)
+            choice = self._choose(connection, session, term)
             values: Values = {"session": session, "term": term, "now": store_now(self._clock)}
             surplus: Values = {"partitions": to_json(choice.surplus)}
             execute(connection, SQL["give_up_leases"], {**values, **surplus})
@@ -157,16 +157,20 @@ class SqliteLeases:
 
     async def give_up(self, session: SessionId) -> None:
         def run(connection: Connection) -> None:
-            found = execute(connection, SQL["list_leases"], {"now": store_now(self._clock)})
+            found = self._list(connection, session, 0)
             held = to_json([row[0] for row in found if row[1] == session])
             execute(connection, SQL["give_up_leases"], {"session": session, "partitions": held})
 
         await self._connections.transact(run)
 
-    def _choose(self, connection: Connection, session: SessionId) -> Choice:
-        found = execute(connection, SQL["list_leases"], {"now": store_now(self._clock)})
+    def _choose(self, connection: Connection, session: SessionId, term: float) -> Choice:
+        found = self._list(connection, session, term)
         return choose_leases(
             session,
             {row[0]: (row[1] if row[2] else None) for row in found},
             share=ceil(len(found) / max(1, found[0][3] if found else 1)),
         )
+
+    def _list(self, connection: Connection, session: SessionId, term: float) -> Rows:
+        values: Values = {"session": session, "term": term, "now": store_now(self._clock)}
+        return execute(connection, SQL["list_leases"], values)

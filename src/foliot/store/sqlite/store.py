@@ -71,6 +71,7 @@ async def open_sqlite(
 def _open(settings: StoreSettings, clock: Clock, *, create: bool) -> SqliteStore:
     file = File(settings.url)
     timeout = settings.connect_timeout
+    create = create or file.path is None  # in memory there is never anything yet
     if not create and file.path is not None and not file.path.exists():
         raise SchemaMissing(f"there is no file {file.path}")
     connection = file.connect(timeout=timeout, create=create)

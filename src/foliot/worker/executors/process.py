@@ -54,7 +54,7 @@ class ChildProcess:
             raise
         if not line:
             code = await self.close()
-            raise Lost(f"its process died ({_how(code)})")
+            raise Lost(f"its process died ({describe_exit(code)})")
         return _read(msgspec.json.decode(line, type=Reply))
 
     async def close(self) -> int:
@@ -110,5 +110,8 @@ def _read(reply: Reply) -> Any:
     return None if bytes(reply.result) == b"null" else reply.result
 
 
-def _how(code: int) -> str:
-    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+def describe_exit(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    known = -code in set(signal.Signals)
+    return f"signal {signal.Signals(-code).name if known else -code}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from typing import Generic, TypeVar
 
 from foliot.model.job import Outcome
 
+log = logging.getLogger("foliot.worker")
 T = TypeVar("T")
 
 
@@ -20,11 +22,16 @@ class Threads(Generic[T]):
     exit, and a job that never returns would keep the process."""
 
     def __init__(
-        self, limit: int, run: Callable[[T], Outcome], finish: Callable[[T, Outcome], None]
+        self,
+        limit: int,
+        run: Callable[[T], Outcome],
+        finish: Callable[[T, Outcome], None],
+        fail: Callable[[T, BaseException], Outcome],
     ) -> None:
         self._limit = limit
         self._run = run
         self._finish = finish
+        self._fail = fail
         self._loop = asyncio.get_running_loop()
         self._work: SimpleQueue[T | None] = SimpleQueue()
         self._results: deque[tuple[T, Outcome]] = deque()
@@ -34,14 +41,14 @@ class Threads(Generic[T]):
         self.busy = 0  # changed on the event loop only
 
     @property
-    def idle(self) -> bool:
-        return self.busy < self._limit
+    def free(self) -> int:
+        return self._limit - self.busy
 
     def submit(self, work: T) -> None:
         if self.busy >= self._count:
-            self._count += 1
-            name = f"foliot-job-{self._count}"
+            name = f"foliot-job-{self._count + 1}"
             threading.Thread(target=self._serve, name=name, daemon=True).start()
+            self._count += 1
         self.busy += 1
         self._work.put(work)
 
@@ -51,7 +58,10 @@ class Threads(Generic[T]):
 
     def _serve(self) -> None:
         while (work := self._work.get()) is not None:
-            outcome = copy_context().run(self._run, work)
+            try:
+                outcome = copy_context().run(self._run, work)
+            except BaseException as error:  # noqa: BLE001 - a thread that dies would take its job along
+                outcome = self._fail(work, error)
             with self._lock:
                 self._results.append((work, outcome))
                 if self._told:
@@ -66,6 +76,9 @@ class Threads(Generic[T]):
         with self._lock:
             results, self._results = self._results, deque()
             self._told = False
-        self.busy -= len(results)
         for work, outcome in results:
-            self._finish(work, outcome)
+            self.busy -= 1
+            try:
+                self._finish(work, outcome)
+            except Exception:
+                log.exception("an attempt was not finished")

@@ -11,19 +11,21 @@
 
 -- name: submit_jobs
 -- Only inserts: it touches no shared row, so it is safe in a caller's long transaction.
+-- A delay is counted here, on the store's clock: the sender's may be wrong.
 -- A conflict is the same id sent again, or a live job with the same unique key.
 INSERT INTO foliot.jobs (partition, id, lane, rank, band, priority, max_attempts, state, namespace,
                          kind, queue, created_at, run_at, timeout, key, payload)
 SELECT :partition::smallint, n.id, n.lane,
-       (extract(epoch FROM coalesce(n.run_at, :now, now())) * 1000000)::bigint,
+       (extract(epoch FROM n.due_at) * 1000000)::bigint,
        n.priority, n.priority, n.max_attempts,
-       CASE WHEN n.run_at > coalesce(:now, now()) THEN 'scheduled' ELSE 'ready' END,
-       n.namespace, n.kind, n.queue, coalesce(:now, now()), coalesce(n.run_at, :now, now()),
+       CASE WHEN n.due_at > coalesce(:now, now()) THEN 'scheduled' ELSE 'ready' END,
+       n.namespace, n.kind, n.queue, coalesce(:now, now()), n.due_at,
        n.timeout, n.key, n.payload
-FROM unnest(:ids::uuid[], :lanes::bigint[], :priorities::smallint[], :max_attempts::smallint[],
-            :namespaces::text[], :kinds::text[], :queues::text[], :run_ats::timestamptz[],
-            :timeouts::real[], :keys::text[], :payloads::bytea[])
-     AS n (id, lane, priority, max_attempts, namespace, kind, queue, run_at, timeout, key, payload)
+FROM (SELECT u.*, coalesce(u.run_at, coalesce(:now, now()) + make_interval(secs => u.delay), :now, now()) AS due_at
+      FROM unnest(:ids::uuid[], :lanes::bigint[], :priorities::smallint[], :max_attempts::smallint[],
+                  :namespaces::text[], :kinds::text[], :queues::text[], :run_ats::timestamptz[],
+                  :delays::float8[], :timeouts::real[], :keys::text[], :payloads::bytea[])
+          AS u (id, lane, priority, max_attempts, namespace, kind, queue, run_at, delay, timeout, key, payload)) n
 ON CONFLICT DO NOTHING;
 
 -- name: withdraw_resent_jobs
@@ -76,11 +78,22 @@ WITH picked AS MATERIALIZED (
     RETURNING j.id, j.fence, j.kind, j.payload, j.attempt, j.max_attempts, j.losses, j.timeout,
               j.limit_key IS NOT NULL OR j.workflow IS NOT NULL OR j.outbox AS linked, j.lane, j.band, j.rank
 )
-SELECT id::text, fence, kind, payload, attempt, max_attempts, losses, timeout, linked
+SELECT id::text, fence, kind, payload, attempt, max_attempts, losses, timeout, linked, lane
 FROM taken ORDER BY array_position(:lanes::bigint[], lane), band, rank, id;
+
+-- name: lock_jobs
+-- First of all where several statements end jobs in one transaction: each locks its own, and together they would not
+-- follow the order of request_cancel.
+WITH locked AS MATERIALIZED (
+    SELECT id FROM foliot.jobs WHERE partition = :partition AND id = ANY (:ids::uuid[]) ORDER BY id FOR UPDATE
+)
+SELECT count(*) FROM locked;
 
 -- name: finish_jobs
 -- To history in one move. Returns the ids that were refused: the fence had moved on, or the session lost them.
+-- By itself it locks no rows beforehand, which every job would pay for. It walks the key, so in the order of the ids;
+-- should a plan walk the table instead and meet a request_cancel crosswise, the one that PostgreSQL ends (40P01) is
+-- run again.
 WITH told AS (
     SELECT jsonb_object_agg(d.id, d.fence) AS fences
     FROM unnest(:ids::uuid[], :fences::bigint[]) AS d (id, fence)
@@ -108,7 +121,8 @@ SELECT named::text FROM ended WHERE id IS NULL;
 
 -- name: retry_jobs
 -- A failed attempt with another one to follow: back to scheduled at its backoff time.
--- A job that was asked to end is left for cancel_failed_jobs.
+-- A job that was asked to end is left for cancel_failed_jobs. An interrupted attempt is given back: a deployment uses
+-- up none.
 WITH told AS (
     SELECT jsonb_object_agg(f.id, jsonb_build_array(f.fence, f.delay, f.reason)) AS facts
     FROM unnest(:ids::uuid[], :fences::bigint[], :delays::float8[], :reasons::text[])
@@ -120,6 +134,7 @@ WITH told AS (
             + make_interval(secs => ((SELECT facts FROM told) -> j.id::text ->> 1)::float8),
         rank = (extract(epoch FROM coalesce(:now, now())
             + make_interval(secs => ((SELECT facts FROM told) -> j.id::text ->> 1)::float8)) * 1000000)::bigint,
+        attempt = j.attempt - CASE (SELECT facts FROM told) -> j.id::text ->> 2 WHEN 'interrupted' THEN 1 ELSE 0 END,
         losses = j.losses + CASE (SELECT facts FROM told) -> j.id::text ->> 2 WHEN 'worker_lost' THEN 1 ELSE 0 END
     WHERE j.partition = :partition AND j.id = ANY (:ids::uuid[]) AND j.session = :session
       AND j.state || '' = 'running' AND NOT j.cancel_requested
@@ -133,8 +148,8 @@ WITH told AS (
 ), recorded AS (
     INSERT INTO foliot.attempts (partition, job, fence, attempt, outcome, error, traceback, session,
                                  started_at, finished_at)
-    SELECT :partition::smallint, id, fence, attempt, reason, error, traceback, :session, claimed_at,
-           coalesce(:now, now())
+    SELECT :partition::smallint, id, fence, attempt + CASE reason WHEN 'interrupted' THEN 1 ELSE 0 END, reason,
+           error, traceback, :session, claimed_at, coalesce(:now, now())
     FROM failed WHERE id IS NOT NULL
 )
 SELECT id::text FROM failed WHERE id IS NOT NULL;
@@ -270,7 +285,8 @@ WITH known AS MATERIALIZED (
     FROM foliot.jobs h
     WHERE h.partition = :partition AND h.state = 'held' AND h.hold = 'unknown_kind'
       AND h.kind = ANY (:kinds::text[])
-    ORDER BY h.id
+    ORDER BY h.kind, h.id
+    LIMIT :limit
     FOR UPDATE SKIP LOCKED
 )
 UPDATE foliot.jobs j

@@ -33,8 +33,17 @@ WHERE s.expires_at <= coalesce(:now, now())
 RETURNING s.id;
 
 -- name: list_leases
+-- Who holds what, and how many share. A session lives on for a while in its row after its process has died, but takes
+-- no share as soon as one of its leases has run out: the living renew theirs thrice in a term. Nor once it has neither
+-- beaten within a term nor holds a lease.
 SELECT l.partition, l.holder::text, l.expires_at > coalesce(:now, now()),
-       (SELECT count(*) FROM foliot.sessions s WHERE s.duties AND s.expires_at > coalesce(:now, now()))
+       (SELECT count(*) FROM foliot.sessions s
+        WHERE s.duties AND s.expires_at > coalesce(:now, now()) AND (s.id = :session OR (
+            NOT EXISTS (SELECT FROM foliot.leases o WHERE o.holder = s.id
+                          AND o.expires_at <= coalesce(:now, now()) AND o.expires_at > '-infinity')
+            AND (s.beat_at > coalesce(:now, now()) - make_interval(secs => :term)
+                 OR EXISTS (SELECT FROM foliot.leases o
+                            WHERE o.holder = s.id AND o.expires_at > coalesce(:now, now()))))))
 FROM foliot.leases l ORDER BY l.partition;
 
 -- name: take_leases

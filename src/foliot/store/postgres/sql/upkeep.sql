@@ -17,31 +17,36 @@ FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
 WHERE i.inhparent = 'foliot.history'::regclass ORDER BY c.relname;
 
 -- name: prune_default_history
--- The default partition is emptied row by row; days are dropped whole.
+-- The default partition is emptied row by row; days are dropped whole. In the order of the id, as below.
 WITH gone AS (
     DELETE FROM foliot.history_default h
     WHERE h.partition = :partition AND h.finished_at < coalesce(:now, now()) - make_interval(secs => :keep)
       AND h.id = ANY (ARRAY(
           SELECT o.id FROM foliot.history_default o
-          WHERE o.partition = :partition AND o.finished_at < coalesce(:now, now()) - make_interval(secs => :keep)
+          WHERE o.partition = :partition AND o.id >= :after::uuid
+            AND o.finished_at < coalesce(:now, now()) - make_interval(secs => :keep)
+          ORDER BY o.id
           LIMIT :limit))
-    RETURNING 1
+    RETURNING h.id
 )
-SELECT count(*) FROM gone;
+SELECT count(*), max(id::text) FROM gone;
 
 -- name: prune_attempts
--- The attempts of a live or dead job stay as long as the job.
+-- The attempts of a live or dead job stay as long as the job. Batch after batch in the order of the key, each from
+-- where the last one ended: those that stay are looked at once in a round. Returns how many went, and the last.
 WITH gone AS (
     DELETE FROM foliot.attempts a
     WHERE a.partition = :partition AND (a.job, a.fence) IN (
         SELECT o.job, o.fence FROM foliot.attempts o
-        WHERE o.partition = :partition AND o.finished_at < coalesce(:now, now()) - make_interval(secs => :keep)
+        WHERE o.partition = :partition AND o.job >= :after::uuid
+          AND o.finished_at < coalesce(:now, now()) - make_interval(secs => :keep)
           AND NOT EXISTS (SELECT FROM foliot.dead d WHERE d.partition = :partition AND d.id = o.job)
           AND NOT EXISTS (SELECT FROM foliot.jobs j WHERE j.partition = :partition AND j.id = o.job)
+        ORDER BY o.job
         LIMIT :limit)
-    RETURNING 1
+    RETURNING a.job
 )
-SELECT count(*) FROM gone;
+SELECT count(*), max(job::text) FROM gone;
 
 -- name: grade_server
 SELECT current_setting('server_version'), current_setting('fsync'), current_setting('synchronous_commit'),

@@ -12,17 +12,19 @@
 -- * `state || ''` keeps the planner from the partial indexes where the primary key is meant.
 
 -- name: submit_jobs
--- Only inserts. A conflict is the same id sent again, or a live job with the same unique key.
+-- Only inserts. A delay is counted on the store's clock. A conflict is the same id sent again, or a live job with the same unique key.
 INSERT INTO foliot_jobs (partition, id, lane, rank, band, priority, max_attempts, state, namespace,
                          kind, queue, created_at, run_at, timeout, key, payload)
-SELECT :partition, n.id, n.lane, coalesce(n.run_at, :now), n.priority, n.priority, n.max_attempts,
-       CASE WHEN n.run_at > :now THEN 'scheduled' ELSE 'ready' END,
-       n.namespace, n.kind, n.queue, :now, coalesce(n.run_at, :now), n.timeout, n.key,
+SELECT :partition, n.id, n.lane, n.due_at, n.priority, n.priority, n.max_attempts,
+       CASE WHEN n.due_at > :now THEN 'scheduled' ELSE 'ready' END,
+       n.namespace, n.kind, n.queue, :now, n.due_at, n.timeout, n.key,
        substr(:blob, n.start, n.length)
 FROM (SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS lane,
              json_extract(value, '$[2]') AS priority, json_extract(value, '$[3]') AS max_attempts,
              json_extract(value, '$[4]') AS namespace, json_extract(value, '$[5]') AS kind,
-             json_extract(value, '$[6]') AS queue, json_extract(value, '$[7]') AS run_at,
+             json_extract(value, '$[6]') AS queue,
+             coalesce(json_extract(value, '$[7]'),
+                      :now + CAST(json_extract(value, '$[12]') * 1000000 AS INTEGER), :now) AS due_at,
              json_extract(value, '$[8]') AS timeout, json_extract(value, '$[9]') AS key,
              json_extract(value, '$[10]') AS start, json_extract(value, '$[11]') AS length
       FROM json_each(:jobs)) n
@@ -64,12 +66,13 @@ WHERE EXISTS (SELECT 1 FROM foliot_jobs r
 -- worker needs to know, in order, then the claim of the same rows. Large payloads are only counted; list_payloads reads
 -- them.
 SELECT json_group_array(json_array(r.id, r.fence, r.kind, r.payload, r.attempt, r.max_attempts, r.losses,
-                                   r.timeout, r.linked)),
+                                   r.timeout, r.linked, r.lane)),
        count(*) - count(r.payload)
 FROM (SELECT j.id, j.fence + 1 AS fence, j.kind,
              CASE WHEN length(j.payload) <= :small THEN hex(j.payload) END AS payload,
              j.attempt + 1 AS attempt, j.max_attempts, j.losses, j.timeout,
-             j.limit_key IS NOT NULL OR j.workflow IS NOT NULL OR j.outbox AS linked
+             j.limit_key IS NOT NULL OR j.workflow IS NOT NULL OR j.outbox AS linked,
+             j.lane
       FROM foliot_jobs j
       WHERE j.partition = :partition AND j.lane = :lane AND j.state = 'ready'
         AND NOT EXISTS (SELECT 1 FROM foliot_queues q WHERE q.name = :queue AND q.paused_at IS NOT NULL)
@@ -127,10 +130,12 @@ WHERE j.partition = :partition AND j.id = json_extract(f.value, '$[0]')
 
 -- name: retry_jobs
 -- A failed attempt with another one to follow: back to scheduled at its backoff time.
--- A job that was asked to end is left for cancel_failed_jobs.
+-- A job that was asked to end is left for cancel_failed_jobs. An interrupted attempt is given back: a deployment uses
+-- up none.
 WITH again AS MATERIALIZED (
     SELECT j.rowid AS place, :now + CAST(json_extract(f.value, '$[5]') * 1000000 AS INTEGER) AS due_at,
-           json_extract(f.value, '$[2]') = 'worker_lost' AS lost
+           json_extract(f.value, '$[2]') = 'worker_lost' AS lost,
+           json_extract(f.value, '$[2]') = 'interrupted' AS interrupted
     FROM json_each(:outcomes) f CROSS JOIN foliot_jobs j
     WHERE j.partition = :partition AND j.id = json_extract(f.value, '$[0]')
       AND j.fence = json_extract(f.value, '$[1]') AND j.session = :session AND j.state || '' = 'running'
@@ -138,7 +143,7 @@ WITH again AS MATERIALIZED (
 )
 UPDATE foliot_jobs
 SET state = 'scheduled', run_at = again.due_at, rank = again.due_at, losses = losses + again.lost,
-    session = NULL, deadline_at = NULL
+    attempt = attempt - again.interrupted, session = NULL, deadline_at = NULL
 FROM again
 WHERE foliot_jobs.rowid = again.place
 RETURNING id;
@@ -244,14 +249,18 @@ SELECT k.value FROM json_each(:kinds) k
 WHERE EXISTS (SELECT 1 FROM foliot_jobs h WHERE h.partition = :partition AND h.state = 'held'
                 AND h.hold = 'unknown_kind' AND h.kind = k.value)
 LIMIT 1;
-SELECT json_group_array(h.lane)
-FROM json_each(:kinds) k CROSS JOIN foliot_jobs h
-WHERE h.partition = :partition AND h.state = 'held' AND h.hold = 'unknown_kind' AND h.kind = k.value;
+SELECT json_group_array(known.lane)
+FROM (SELECT h.lane FROM json_each(:kinds) k CROSS JOIN foliot_jobs h
+      WHERE h.partition = :partition AND h.state = 'held' AND h.hold = 'unknown_kind' AND h.kind = k.value
+      ORDER BY h.kind, h.id
+      LIMIT :limit) known;
 UPDATE foliot_jobs
 SET state = 'ready', hold = NULL
 WHERE rowid IN (
     SELECT h.rowid FROM json_each(:kinds) k CROSS JOIN foliot_jobs h
-    WHERE h.partition = :partition AND h.state = 'held' AND h.hold = 'unknown_kind' AND h.kind = k.value);
+    WHERE h.partition = :partition AND h.state = 'held' AND h.hold = 'unknown_kind' AND h.kind = k.value
+    ORDER BY h.kind, h.id
+    LIMIT :limit);
 
 -- name: find_lost_sessions
 -- The (partition, session) pairs that running rows name, by skip scan, less the sessions that live;

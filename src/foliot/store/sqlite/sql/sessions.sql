@@ -34,8 +34,16 @@ WHERE expires_at <= :now
 RETURNING id;
 
 -- name: list_leases
+-- Who holds what, and how many share. A session lives on for a while in its row after its process has died, but takes
+-- no share as soon as one of its leases has run out: the living renew theirs thrice in a term. Nor once it has neither
+-- beaten within a term nor holds a lease.
 SELECT l.partition, l.holder, l.expires_at > :now,
-       (SELECT count(*) FROM foliot_sessions s WHERE s.duties AND s.expires_at > :now)
+       (SELECT count(*) FROM foliot_sessions s
+        WHERE s.duties AND s.expires_at > :now AND (s.id = :session OR (
+            NOT EXISTS (SELECT 1 FROM foliot_leases o
+                        WHERE o.holder = s.id AND o.expires_at <= :now AND o.expires_at > 0)
+            AND (s.beat_at > :now - CAST(:term * 1000000 AS INTEGER)
+                 OR EXISTS (SELECT 1 FROM foliot_leases o WHERE o.holder = s.id AND o.expires_at > :now)))))
 FROM foliot_leases l ORDER BY l.partition;
 
 -- name: take_leases

@@ -1,0 +1,75 @@
+"""What PostgreSQL's errors mean to users of Foliot: none of the driver's own reaches them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import psycopg
+from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict
+
+from foliot.errors import FoliotError, SchemaMissing, StoreUnavailable, redact
+
+# A plan or a prepared statement that a new connection will not have.
+_OF_THE_CONNECTION: Final = ("0A000", "26000", "42P05")
+_UNAVAILABLE: Final = (
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+    psycopg.InternalError,
+    errors.ReadOnlySqlTransaction,
+)
+
+
+@contextmanager
+def translate(conninfo: str) -> Iterator[None]:
+    """Around every use of a connection that is not of the pool; what those do may be done again."""
+    try:
+        yield
+    except psycopg.Error as error:
+        explained = explain(error, role=role_of(conninfo))
+        if isinstance(explained, StoreUnavailable):
+            explained.unknown = False
+        raise explained from error
+
+
+def explain(error: psycopg.Error, *, role: str) -> FoliotError:
+    if isinstance(error, errors.UndefinedTable | errors.InvalidSchemaName):
+        return SchemaMissing()
+    if isinstance(error, errors.InsufficientPrivilege):
+        return _forbidden(error, role)
+    if isinstance(error, _UNAVAILABLE) or error.sqlstate in _OF_THE_CONNECTION:
+        # Told by the server: the transaction did not commit. Otherwise the reply is missing.
+        told = error.sqlstate is not None and not error.sqlstate.startswith(("08", "57P"))
+        return unavailable(error, unknown=not told)
+    return FoliotError(redact(f"PostgreSQL: {_text(error)}"))
+
+
+def unavailable(error: Exception, *, unknown: bool) -> StoreUnavailable:
+    return StoreUnavailable(f"PostgreSQL: {_text(error)}", unknown=unknown)
+
+
+def role_of(conninfo: str) -> str:
+    return str(conninfo_to_dict(conninfo).get("user") or "this role")
+
+
+def _forbidden(error: psycopg.Error, role: str) -> FoliotError:
+    said = error.diag.message_primary or _text(error)
+    name = f'"{role}"'
+    if "for database" in said:
+        hint = f"as its owner: GRANT CREATE ON DATABASE {said.rpartition(' ')[2]} TO {name}"
+    elif "for table" in said:
+        hint = (
+            "as their owner: GRANT SELECT, INSERT, UPDATE, DELETE"
+            f" ON ALL TABLES IN SCHEMA foliot TO {name}"
+        )
+    elif "must be owner" in said:
+        hint = f"do this as its owner, or make {name} a member of that role"
+    else:
+        hint = f"as its owner: GRANT USAGE, CREATE ON SCHEMA foliot TO {name}"
+    return FoliotError(f"PostgreSQL: the role {role} may not do this: {said}", hint=hint)
+
+
+def _text(error: Exception) -> str:
+    return str(error).strip() or type(error).__name__

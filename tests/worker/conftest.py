@@ -1,0 +1,69 @@
+"""Slots and a cycle by themselves, on a clock that stands still."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from foliot.config import Settings, WorkerSettings
+from foliot.ids import Ids
+from foliot.model.job import ClaimedJob, Outcome
+from foliot.registry import Registry, define
+from foliot.testing.clock import ManualClock
+from foliot.worker.slots import Slots
+
+
+class Bench:
+    """Slots that run the functions they are given, and what came out of them."""
+
+    def __init__(self, clock: ManualClock, *functions: Callable[..., Any], **worker: Any) -> None:
+        self.clock = clock
+        self.ids = Ids(clock=clock, seed=1)
+        self.done: list[Outcome] = []
+        registry = Registry()
+        for function in functions:
+            registry.add(define(function))
+        self.slots = Slots(
+            registry,
+            Settings(worker=WorkerSettings(**worker)),
+            clock=clock,
+            ids=self.ids,
+            target=None,
+            trusted=lambda: True,
+            on_done=self.done.append,
+        )
+
+    def job(
+        self, kind: str, *, timeout: float | None = None, attempt: int = 1, lane: int = 0
+    ) -> ClaimedJob:
+        return ClaimedJob(
+            self.ids.job(), 1, kind, b"{}", attempt, 5, 0, timeout, linked=False, lane=lane
+        )
+
+    def add(self, *jobs: ClaimedJob) -> None:
+        self.slots.add(jobs, since=self.clock.monotonic())
+
+
+MakeBench = Callable[..., Bench]
+
+
+@asynccontextmanager
+async def benches(clock: ManualClock) -> AsyncIterator[MakeBench]:
+    made: list[Bench] = []
+
+    def make(*functions: Callable[..., Any], **worker: Any) -> Bench:
+        made.append(Bench(clock, *functions, **worker))
+        return made[-1]
+
+    yield make
+    for bench in made:
+        await bench.slots.close()
+
+
+@pytest.fixture
+async def make_bench(clock: ManualClock) -> AsyncIterator[MakeBench]:
+    async with benches(clock) as make:
+        yield make

@@ -1,0 +1,72 @@
+"""The child process that runs suspects loads the app again, whatever that does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foliot.errors import InvalidValue
+from foliot.target import importing, load_app
+from foliot.worker.executors.process import ChildProcess, describe_exit
+from foliot.worker.run import Elsewhere
+
+pytestmark = pytest.mark.anyio
+MakeBench = Callable[..., Any]
+
+SCRIPT = """
+from foliot import Foliot
+app = Foliot("sqlite:///{folder}/foliot.db")
+
+@app.job
+def work() -> int:
+    return 7
+
+{last}
+"""
+
+
+def script(folder: Path, last: str) -> str:
+    path = folder / "jobs.py"
+    path.write_text(SCRIPT.format(folder=folder, last=last))
+    return str(path)
+
+
+def test_a_script_that_starts_a_worker_when_it_is_loaded_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidValue, match="__main__"):
+        load_app(script(tmp_path, "app.run_worker()"))
+    assert not importing()
+
+
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [("app.run_worker()", "run_worker"), ("raise SystemExit(3)", "SystemExit"), ("1 / 0", "Zero")],
+)
+async def test_an_app_that_cannot_be_loaded_fails_the_job_and_not_the_child(
+    tmp_path: Path, make_bench: MakeBench, last: str, words: str
+) -> None:
+    child = ChildProcess(script(tmp_path, last))
+    try:
+        for _ in range(2):
+            with pytest.raises(Elsewhere, match=words) as caught:
+                await child.run(make_bench().job("work"))
+            assert "could not be loaded" in caught.value.error
+    finally:
+        await child.close()
+
+
+async def test_an_app_that_can_be_loaded_runs(tmp_path: Path, make_bench: MakeBench) -> None:
+    child = ChildProcess(script(tmp_path, ""))
+    try:
+        assert bytes(await child.run(make_bench().job("work"))) == b"7"
+    finally:
+        await child.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "text"), [(3, "exit code 3"), (-9, "signal SIGKILL"), (-40, "signal 40")]
+)
+def test_every_exit_has_words(code: int, text: str) -> None:
+    assert describe_exit(code) == text

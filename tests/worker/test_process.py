@@ -1,0 +1,157 @@
+"""A whole process: who is told of what, and how it ends when something in it breaks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from foliot import Fixed, Foliot
+from foliot.config import SchedulerSettings, Settings, StoreSettings, WorkerSettings
+from foliot.model.job import End
+from foliot.process import Process, Role
+from foliot.scheduler.kinds import Kinds
+from foliot.scheduler.partitions import Partitions
+from foliot.scheduler.reap import Reap
+from foliot.store.port import Wake
+from foliot.testing.clock import ManualClock
+from foliot.worker.service import Worker
+from support.stores import LEASE, World, open_world, sqlite_place
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def world(tmp_path: Path, clock: ManualClock) -> AsyncIterator[World]:
+    async with sqlite_place(tmp_path, partitions=1) as place, open_world(place, clock) as world:
+        yield world
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Foliot:
+    """One that would notice nothing for an hour unless it is told."""
+    return Foliot(
+        settings=Settings(
+            store=StoreSettings(url=f"sqlite:///{tmp_path}/foliot.db"),
+            worker=WorkerSettings(poll=3600),
+            scheduler=SchedulerSettings(reap_every=3600),
+        )
+    )
+
+
+async def test_a_retry_does_not_wait_for_the_poll(app: Foliot) -> None:
+    @app.job(retry=Fixed(0.01))
+    async def fail_twice(seen: str) -> int:
+        count = len(Path(seen).read_text())
+        Path(seen).write_text("x" * (count + 1))
+        if count < 2:
+            raise ValueError
+        return count
+
+    seen = Path(app.settings.store.url.removeprefix("sqlite:///")).with_name("seen")
+    seen.touch()
+    process = Process(Role(app.registry), app.settings, clock=app.clock, ids=app.ids)
+    running = asyncio.create_task(process.run())
+    try:
+        handle = await fail_twice.asubmit(str(seen))
+        assert await handle.aresult(timeout=30) == 2
+    finally:
+        process.stop()
+        await running
+        app.close()
+
+
+async def test_work_that_breaks_while_the_process_stops_does_not_keep_it(
+    app: Foliot, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stopping = asyncio.Event()
+
+    async def run(_: Worker) -> None:
+        await stopping.wait()
+        raise RuntimeError("the pump broke")
+
+    async def stop(_: Worker, grace: float) -> None:  # noqa: ARG001
+        stopping.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Worker, "run", run)
+    monkeypatch.setattr(Worker, "stop", stop)
+    live = asyncio.Event()
+    process = Process(
+        Role(app.registry), app.settings, clock=app.clock, ids=app.ids, on_live=live.set
+    )
+    running = asyncio.create_task(process.run())
+    await live.wait()
+    process.stop()
+    await running
+    assert "did not stop in good order" in caplog.text
+    app.close()
+
+
+@pytest.mark.parametrize("supervised", [True, False])
+async def test_a_worn_out_process_stops_only_where_another_is_started(
+    app: Foliot, supervised: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    live = asyncio.Event()
+    process = Process(
+        Role(app.registry),
+        app.settings,
+        clock=app.clock,
+        ids=app.ids,
+        on_live=live.set,
+        supervised=supervised,
+    )
+    running = asyncio.create_task(process.run())
+    await live.wait()
+    with caplog.at_level(logging.ERROR):
+        process._wear_out()  # noqa: SLF001 - what its worker calls
+    assert "taken all threads" in caplog.text
+    if not supervised:
+        await asyncio.sleep(0)
+        assert not running.done()
+        process.stop()
+    await running
+    app.close()
+
+
+async def test_others_are_told_of_what_was_reaped(world: World) -> None:
+    gone = await world.open_session()
+    await world.run(gone)
+    world.expire()
+    wakes: list[Wake] = []
+    session = await world.open_session(duties=True, lease=LEASE)
+    partitions = Partitions(world.store, session, clock=world.clock, ids=world.ids, term=5)
+    await partitions.tick()
+    reap = Reap(
+        world.store,
+        partitions,
+        Settings(),
+        clock=world.clock,
+        ids=world.ids,
+        announce=wakes.append,
+    )
+    await reap.tick()
+    await reap.tick()
+    assert wakes == [Wake(due=True)]
+
+
+async def test_others_are_told_of_jobs_whose_kind_is_known_by_now(world: World) -> None:
+    session = await world.open_session(duties=True)
+    job = await world.run(session)
+    await world.finish(session, world.outcome(job, End.HOLD))
+    wakes: list[Wake] = []
+    partitions = Partitions(world.store, session, clock=world.clock, ids=world.ids, term=5)
+    await partitions.tick()
+    kinds = Kinds(
+        world.store,
+        partitions,
+        Settings(),
+        clock=world.clock,
+        ids=world.ids,
+        announce=wakes.append,
+    )
+    await kinds.tick()
+    assert wakes == [Wake(((0, job.lane),))]
