@@ -71,6 +71,7 @@ def test_a_job_that_outlasts_the_grace_period_goes_back_with_a_reason(
     fleet.wait_until_done()
     fleet.check_all_succeeded()
     assert [attempt.outcome for attempt in fleet.attempts(handle.id)] == ["interrupted"]
+    assert handle.job().attempt == 1, "a deployment is no fault of the job"
 
 
 def test_stopping_under_load_leaves_nothing_running(fleet: Fleet) -> None:

@@ -17,7 +17,7 @@ from foliot.model.job import ClaimedJob, End, Outcome
 from foliot.store.open import open_store, read_schema, schema_script, upgrade_store
 from foliot.store.port import Store
 from foliot.store.postgres.connection import Connections
-from foliot.store.postgres.failures import explain
+from foliot.store.postgres.failures import explain, role_of
 from support.proxy import CuttingProxy
 from support.stores import Databases, Place, open_world, postgres_place
 
@@ -64,6 +64,27 @@ async def test_a_role_that_may_only_look_is_told_what_it_lacks(powerless: Place)
             await store.upkeep.prune(keep=0, limit=10)
     finally:
         await store.close()
+
+
+async def test_a_role_with_a_schema_made_for_it_needs_no_right_on_the_database(
+    databases: Databases, powerless: Place
+) -> None:
+    database = databases.server.create_database("made_for_it")
+    try:
+        with psycopg.connect(database) as connection:
+            connection.execute("CREATE SCHEMA foliot")
+            connection.execute("GRANT USAGE, CREATE ON SCHEMA foliot TO powerless")
+        settings = StoreSettings(url=database.replace("postgres@", "powerless@"))
+        assert await upgrade_store(settings)
+        assert await upgrade_store(settings) == []
+        await (await _open(settings)).close()
+    finally:
+        databases.server.drop_database("made_for_it")
+
+
+def test_a_role_that_is_not_named_is_that_of_the_process() -> None:
+    assert role_of("host=here user=me") == "me"
+    assert role_of("host=here")
 
 
 async def test_a_connection_cut_while_a_store_is_opened_is_unavailable(

@@ -62,13 +62,13 @@ class Slots:
         self.left = room
         self.jobs: list[ClaimedJob] = []
 
-    def room(self, prefetch: int) -> int:  # noqa: ARG002
+    def room(self, prefetch: int) -> int:
         return self.left
 
     def ids(self) -> set[JobId]:
         return set()
 
-    def add(self, jobs: Sequence[ClaimedJob], *, since: float) -> None:  # noqa: ARG002
+    def add(self, jobs: Sequence[ClaimedJob], *, since: float) -> None:
         self.left -= len(jobs)
         self.jobs.extend(jobs)
 
@@ -106,9 +106,7 @@ async def test_an_outcome_that_cannot_be_stored_does_not_keep_the_others_back(
     rig = Rig(world, session)
     refuse(world, monkeypatch, lambda outcome: outcome.result == b"bad")
     for job in jobs:
-        rig.cycle.done(
-            Outcome(job.id, job.fence, result=b"bad" if job is jobs[2] else b'"good"')
-        )
+        rig.cycle.done(Outcome(job.id, job.fence, result=b"bad" if job is jobs[2] else b'"good"'))
     await rig.flush()
     assert await world.count() == {JobState.SUCCEEDED: 4, JobState.SCHEDULED: 1}
     [attempt] = await world.attempts(jobs[2].id)
@@ -139,7 +137,10 @@ async def test_whatever_a_claim_raises_the_next_one_is_made(
     await world.submit_many(3)
     rig, slots = Rig(world, session), Slots(10)
     rig.cycle.serve(slots)  # type: ignore[arg-type]
-    finish, failures = world.store.jobs.finish_and_claim, [RuntimeError("first"), KeyError("second")]
+    finish, failures = (
+        world.store.jobs.finish_and_claim,
+        [RuntimeError("first"), KeyError("second")],
+    )
 
     async def failing(*args: Any, **rest: Any) -> Any:
         if failures:
@@ -185,12 +186,12 @@ async def test_empty_lanes_cool_although_others_are_busy(world: World, session: 
     rig.cycle.serve(slots)  # type: ignore[arg-type]
     rig.cycle.see(Peek([(0, lane_of(queue)) for queue in queues], {}))
     for total in (4, 12, 20):
-        trip = rig.cycle._next_trip()  # noqa: SLF001
+        trip = rig.cycle._next_trip()
         assert trip is not None
-        assert await rig.cycle._make(trip)  # noqa: SLF001
+        assert await rig.cycle._make(trip)
         assert len(slots.jobs) == total
-    assert rig.cycle._hot.keys() == {0}  # noqa: SLF001
-    assert rig.cycle._hot[0].keys() == {lane_of("queue4").number}  # noqa: SLF001
+    assert rig.cycle._hot.keys() == {0}
+    assert rig.cycle._hot[0].keys() == {lane_of("queue4").number}
 
 
 async def test_lanes_that_there_was_no_room_to_ask_stay_hot(
@@ -201,11 +202,11 @@ async def test_lanes_that_there_was_no_room_to_ask_stay_hot(
     rig, slots = Rig(world, session), Slots(2)
     rig.cycle.serve(slots)  # type: ignore[arg-type]
     rig.cycle.see(Peek([(0, lane_of(queue)) for queue in ("a", "b", "c")], {}))
-    trip = rig.cycle._next_trip()  # noqa: SLF001
+    trip = rig.cycle._next_trip()
     assert trip is not None
-    assert await rig.cycle._make(trip)  # noqa: SLF001
+    assert await rig.cycle._make(trip)
     assert len(slots.jobs) == 2
-    assert len(rig.cycle._hot[0]) == 3  # noqa: SLF001
+    assert len(rig.cycle._hot[0]) == 3
 
 
 def test_a_trip_carries_no_more_than_some_megabytes() -> None:

@@ -44,7 +44,7 @@ def app(tmp_path: Path) -> Foliot:
 
 async def test_a_retry_does_not_wait_for_the_poll(app: Foliot) -> None:
     @app.job(retry=Fixed(0.01))
-    async def fail_twice(seen: str) -> int:
+    def fail_twice(seen: str) -> int:
         count = len(Path(seen).read_text())
         Path(seen).write_text("x" * (count + 1))
         if count < 2:
@@ -73,7 +73,7 @@ async def test_work_that_breaks_while_the_process_stops_does_not_keep_it(
         await stopping.wait()
         raise RuntimeError("the pump broke")
 
-    async def stop(_: Worker, grace: float) -> None:  # noqa: ARG001
+    async def stop(_: Worker, grace: float) -> None:
         stopping.set()
         await asyncio.Event().wait()
 
@@ -107,7 +107,7 @@ async def test_a_worn_out_process_stops_only_where_another_is_started(
     running = asyncio.create_task(process.run())
     await live.wait()
     with caplog.at_level(logging.ERROR):
-        process._wear_out()  # noqa: SLF001 - what its worker calls
+        process._wear_out()
     assert "taken all threads" in caplog.text
     if not supervised:
         await asyncio.sleep(0)

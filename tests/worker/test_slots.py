@@ -47,13 +47,13 @@ async def test_a_timeout_that_makes_room_for_a_new_timeout_keeps_the_alarm(
     bench.add(bench.job("hang", timeout=1), bench.job("hang", timeout=2))
     clock.advance(1)
     waiting = bench.job("hang", timeout=3)
-    bench.slots._backlog.append(waiting)  # noqa: SLF001 - as if its slot became free with the alarm
-    bench.slots._waits_since[waiting.id] = 0.0  # noqa: SLF001
-    bench.slots._timeouts.ring()  # noqa: SLF001
+    bench.slots._backlog.append(waiting)
+    bench.slots._waits_since[waiting.id] = 0.0
+    bench.slots._timeouts.ring()
     assert [outcome.reason for outcome in bench.done] == ["timed_out"]
     assert waiting.id in bench.slots.executing
     clock.advance(3)
-    bench.slots._timeouts.ring()  # noqa: SLF001
+    bench.slots._timeouts.ring()
     assert [outcome.reason for outcome in bench.done] == ["timed_out"] * 3
 
 
@@ -65,7 +65,7 @@ async def test_an_alarm_that_fails_is_set_again(
 
     bench = make_bench(sleep)
     bench.add(bench.job("sleep", timeout=1), bench.job("sleep", timeout=2))
-    timeouts = bench.slots._timeouts  # noqa: SLF001
+    timeouts = bench.slots._timeouts
 
     def fail(*_: object) -> None:
         raise RuntimeError("broken")
@@ -74,7 +74,7 @@ async def test_an_alarm_that_fails_is_set_again(
     clock.advance(1)
     with pytest.raises(RuntimeError):
         timeouts.ring()
-    assert timeouts._alarm is not None  # noqa: SLF001
+    assert timeouts._alarm is not None
     bench.slots.interrupt_all()
 
 
@@ -127,7 +127,7 @@ async def test_what_is_left_behind_occupies_its_slot_until_it_ends(
     bench.add(bench.job("hang", timeout=1), bench.job("hang", timeout=1))
     assert not bench.slots.worn_out
     clock.advance(1)
-    bench.slots._timeouts.ring()  # noqa: SLF001
+    bench.slots._timeouts.ring()
     assert len(bench.done) == 2
     assert (bench.slots.stuck_threads, bench.slots.room(0)) == (2, 0)
     assert bench.slots.worn_out

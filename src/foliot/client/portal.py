@@ -49,8 +49,9 @@ class Portal:
         self._store: Store | None = None
         self._opening: asyncio.Lock | None = None
         self._waiting: list[_Waiting] = []
-        self._flush_task: asyncio.Task[None] | None = None
         self._flushing = False
+        self._closing = False
+        self._tasks: set[asyncio.Task[Any]] = set()  # of ours; the store has its own
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run it on the portal's loop and wait; for synchronous callers."""
@@ -89,26 +90,44 @@ class Portal:
             self._loop = self._thread = None
         if loop is None or thread is None:
             return
-        asyncio.run_coroutine_threadsafe(self._close_all(), loop).result()
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
+        try:
+            asyncio.run_coroutine_threadsafe(self._close_all(), loop).result()
+        finally:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            loop.close()
 
     async def _close_all(self) -> None:
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
+        self._closing = True
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         with self._lock:
             waiting, self._waiting, self._flushing = self._waiting, [], False
         _fail(waiting, StoreUnavailable("the app was closed before the job was sent"))
+        self._closing = False
         store, self._store, self._opening = self._store, None, None
         if store is not None:
             await store.close()
 
     def _schedule(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         with self._lock:
-            return asyncio.run_coroutine_threadsafe(_shown(work), self._running_loop())
+            return asyncio.run_coroutine_threadsafe(self._run(work), self._running_loop())
+
+    async def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        """The work, with its end by `close` told as an error of ours."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if not self._closing:
+                raise  # the caller has stopped waiting
+            raise FoliotError("the app was closed while this was waiting") from None
+        finally:
+            self._tasks.discard(task)
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
@@ -120,7 +139,9 @@ class Portal:
         return self._loop
 
     def _start_flush(self) -> None:
-        self._flush_task = asyncio.get_running_loop().create_task(self._flush())
+        task = asyncio.get_running_loop().create_task(self._flush())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _flush(self) -> None:
         while True:
@@ -187,14 +208,6 @@ def _fail(group: Sequence[_Waiting], error: BaseException) -> None:
     for _, done in group:
         if not done.done():
             done.set_exception(error)
-
-
-async def _shown(work: Coroutine[Any, Any, T]) -> T:
-    """The work, with its end by `close` told as an error of ours."""
-    try:
-        return await work
-    except asyncio.CancelledError:
-        raise FoliotError("the app was closed while this was waiting") from None
 
 
 def _weakly(method: Callable[[], None]) -> Callable[[], None]:

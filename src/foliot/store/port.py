@@ -211,7 +211,8 @@ class Sessions(Protocol):
 
 class Leases(Protocol):
     async def divide(self, session: SessionId, *, term: float) -> frozenset[int]:
-        """Renew, take and give up partition leases so that live sessions with duties share them evenly.
+        """Renew, take and give up partition leases so that live sessions with duties share them evenly. One that
+        let a lease run out has no share until it beats or asks again: its partitions go to the others at once.
         Returns the partitions held for `term` seconds from before the call."""
         ...
 

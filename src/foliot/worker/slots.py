@@ -155,7 +155,7 @@ class Slots:
         """Once in a while: give back what waits in vain, and let go of what does not end."""
         now = self._clock.monotonic()
         for backlog in self._backlogs:
-            for job in [job for job in backlog if now - self._waits_since[job.id] > _WAIT]:
+            for job in [job for job in backlog if now - self._waits_since.get(job.id, 0.0) > _WAIT]:
                 backlog.remove(job)
                 self._release(job)
                 self._crowded_until = now + _WAIT

@@ -9,6 +9,7 @@ from typing import Final
 import psycopg
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import Conninfo
 
 from foliot.errors import FoliotError, SchemaMissing, StoreUnavailable, redact
 
@@ -51,7 +52,11 @@ def unavailable(error: Exception, *, unknown: bool) -> StoreUnavailable:
 
 
 def role_of(conninfo: str) -> str:
-    return str(conninfo_to_dict(conninfo).get("user") or "this role")
+    given = conninfo_to_dict(conninfo).get("user")
+    if given:
+        return str(given)
+    defaults = {option.keyword: option.val for option in Conninfo.get_defaults()}
+    return (defaults.get(b"user") or b"of this process").decode(errors="replace")
 
 
 def _forbidden(error: psycopg.Error, role: str) -> FoliotError:

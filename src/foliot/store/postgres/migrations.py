@@ -17,8 +17,8 @@ from foliot.store.postgres.upkeep import ahead, attach_day
 
 MIGRATIONS: Final = load_migrations("foliot.store.postgres")
 _LOCK: Final = 0x666F6C696F74  # "foliot"
+_SCHEMA: Final = "CREATE SCHEMA IF NOT EXISTS foliot;"
 _LEDGER: Final = """
-CREATE SCHEMA IF NOT EXISTS foliot;
 CREATE TABLE IF NOT EXISTS foliot.migrations (
     number     integer PRIMARY KEY,
     name       text NOT NULL,
@@ -26,8 +26,6 @@ CREATE TABLE IF NOT EXISTS foliot.migrations (
     applied_at timestamptz NOT NULL DEFAULT now()
 );
 """
-
-
 _ABOUT: Final = """
 -- A new store has one partition. For more, say 32, write instead of the last INSERT, before anything is submitted:
 --   INSERT INTO foliot.leases (partition) SELECT generate_series(0, 31);
@@ -42,8 +40,9 @@ async def upgrade(url: str, *, partitions: int = 1, timeout: float = 5) -> list[
         if connection.info.parameter_status("server_encoding") != "UTF8":
             raise InvalidValue("store.url", url, "is a database whose encoding is not UTF8")
         await connection.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
-        await connection.execute(_LEDGER)
         applied = await read_applied(connection)
+        if not applied:
+            await _prepare(connection)
         missing = pending(MIGRATIONS, applied)
         for migration in missing:
             await connection.execute(migration.text)
@@ -94,7 +93,7 @@ async def _connect(url: str, timeout: float) -> AsyncIterator[AsyncConnection[An
 
 def script(applied: dict[int, str]) -> str:
     """What `upgrade` would run, for those who apply SQL by other means."""
-    parts = [_LEDGER.strip()]
+    parts = [f"{_SCHEMA}\n{_LEDGER.strip()}"]
     for migration in pending(MIGRATIONS, applied):
         parts.append(f"-- {migration.number:04} {migration.name}\n{migration.text.strip()}")
         parts.append(
@@ -105,6 +104,14 @@ def script(applied: dict[int, str]) -> str:
         parts.append("INSERT INTO foliot.leases (partition) VALUES (0);")
     about = "" if applied else _ABOUT.lstrip()
     return f"{about}BEGIN;\n\n" + "\n\n".join(parts) + "\n\nCOMMIT;\n"
+
+
+async def _prepare(connection: AsyncConnection[Any]) -> None:
+    # Even where there is one, to make it "if not exists" takes a right on the whole database.
+    row = await (await connection.execute("SELECT to_regnamespace('foliot')")).fetchone()
+    if row is None or row[0] is None:
+        await connection.execute(_SCHEMA)
+    await connection.execute(_LEDGER)
 
 
 async def _furnish(connection: AsyncConnection[Any], partitions: int) -> None:

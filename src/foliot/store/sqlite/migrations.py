@@ -20,8 +20,6 @@ CREATE TABLE IF NOT EXISTS foliot_migrations (
     applied_at INTEGER NOT NULL DEFAULT (CAST(strftime('%s', 'now') AS INTEGER) * 1000000)
 );
 """
-
-
 _ABOUT: Final = """
 -- A new store has one partition. For more, insert their numbers as well, before anything is submitted:
 --   INSERT INTO foliot_leases (partition) VALUES (0), (1), (2), (3);
