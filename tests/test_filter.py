@@ -615,8 +615,10 @@ def numbered(condition: Condition) -> tuple[str, list[object]]:
 
 
 @pytest.fixture(scope="module")
-def sqlite_side() -> SqliteSide:
-    return SqliteSide()
+def sqlite_side() -> Iterator[SqliteSide]:
+    side = SqliteSide()
+    yield side
+    side.connection.close()
 
 
 @pytest.fixture(scope="module")

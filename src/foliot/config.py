@@ -30,6 +30,7 @@ MIB = 1 << 20
 
 PREFIX = "FOLIOT_"
 CONFIG_VARIABLE = "FOLIOT_CONFIG"
+TEST_VARIABLE = "FOLIOT_TEST_PG_BIN"  # read by foliot.testing.postgres
 ALIASES = {"FOLIOT_URL": "store.url"}
 
 # A Kubernetes service called foliot (or foliot-anything) puts such variables into every container.
@@ -240,7 +241,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, _Given]:
     keys = {environment_name(key): key for key in SETTINGS}
     found: dict[str, _Given] = {}
     for name, value in environment.items():
-        if not name.startswith(PREFIX) or name == CONFIG_VARIABLE:
+        if not name.startswith(PREFIX) or name in (CONFIG_VARIABLE, TEST_VARIABLE):
             continue
         key = keys.get(name) or ALIASES.get(name)
         if key is None:

@@ -69,6 +69,8 @@ async def _serve(
 
     def stop() -> None:
         nonlocal told
+        if told and parent is not None:
+            return  # whoever signals all processes reaches us twice; a supervisor that is in a hurry kills
         if told:
             log.warning("told to stop a second time: ending at once")
             os._exit(_AT_ONCE)

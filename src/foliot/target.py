@@ -20,6 +20,8 @@ _IMPORTING = Event()
 def load_app(target: str) -> Any:
     """The object that `target` names; it has a registry and settings. The current directory is importable."""
     name, _, attribute = target.partition(":")
+    if not all(part.isidentifier() for part in name.split(".")) and not name.endswith(".py"):
+        raise InvalidValue("app", target, "names no module", example=_EXAMPLE)
     if "" not in sys.path:
         sys.path.insert(0, "")
     _IMPORTING.set()

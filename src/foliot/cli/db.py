@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from foliot.cli.options import DEFAULT_OPTIONS, Options
 from foliot.cli.output import print_json, print_table
 from foliot.clock import SystemClock
-from foliot.errors import redact
+from foliot.errors import InvalidValue, redact
 from foliot.ids import Ids
 from foliot.registry import check_whole
 from foliot.store.migrate import Migration
@@ -28,6 +28,11 @@ def init(*, partitions: int = 1, options: Options = DEFAULT_OPTIONS) -> None:
     check_whole("partitions", partitions, 1, 1024, example="--partitions 32")
     settings = options.load().settings.store
     applied = asyncio.run(upgrade_store(settings, partitions=partitions))
+    found = asyncio.run(read_schema(settings)).partitions
+    if not applied and partitions not in (1, found):
+        raise InvalidValue(
+            "partitions", partitions, f"differs from the {found} that the store was made with"
+        )
     _report(applied, redact(settings.url), options)
 
 
@@ -84,7 +89,7 @@ def prune(*, options: Options = DEFAULT_OPTIONS) -> None:
 
     async def run() -> int:
         clock = SystemClock()
-        store = await open_store(settings.store, clock=clock, ids=Ids(clock=clock))
+        store = await open_store(settings.store, clock=clock, ids=Ids(clock=clock), create=False)
         try:
             pruned = 0
             while True:

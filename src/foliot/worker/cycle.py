@@ -86,8 +86,7 @@ class Cycle:
         self.uncertain = False  # a claim's reply was lost: reconcile
         self._something = asyncio.Event()
         self._landed = asyncio.Event()
-        self._prefetch = 0
-        self._finished = 0
+        self._prefetch = self._finished = 0
         self._measured_at = clock.monotonic()
 
     def serve(self, slots: Slots) -> None:
