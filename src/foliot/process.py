@@ -204,6 +204,13 @@ class Life:
         )
         self._heartbeat.start()
         self.opened = True
+        log.info(
+            "ready: %s, queues %s, %d kinds%s",
+            self._store.url,
+            ", ".join(own.queues) or "all",
+            len(kinds),
+            ", with duties" if self._role.duties else "",
+        )
 
     async def live(self, stop: asyncio.Event) -> None:
         """Until `stop` is set, or the session is lost."""

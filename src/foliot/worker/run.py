@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import traceback
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from foliot.ids import Ids
 from foliot.model.definition import JobDefinition
 from foliot.model.job import ClaimedJob, End, Outcome
 
+log = logging.getLogger("foliot.job")
 _encode = msgspec.json.Encoder().encode
 _PAUSE: Final = 1.0  # seconds, where not even the retry policy could be asked
 _LONGEST_ERROR: Final = 4_000
@@ -99,6 +101,29 @@ def undescribed(job: ClaimedJob, error: BaseException, second: BaseException) ->
 
 def reason_of(error: Cancel) -> str:
     return clean(str(error.reason or "handler"), 200)
+
+
+def report(job: ClaimedJob, outcome: Outcome) -> None:
+    """A line in the worker's log for an attempt that failed."""
+    if outcome.end is End.RETRY:
+        log.warning(
+            "job %s (%s) %s, attempt %d, again in %.1f s: %s",
+            job.id,
+            job.kind,
+            outcome.reason,
+            job.attempt,
+            outcome.delay,
+            outcome.error,
+        )
+    elif outcome.end is End.BURY:
+        log.error(
+            "job %s (%s) is dead after %d attempts: %s\n%s",
+            job.id,
+            job.kind,
+            job.attempt,
+            outcome.error,
+            outcome.traceback or "",
+        )
 
 
 def describe(error: BaseException) -> tuple[str, str | None]:

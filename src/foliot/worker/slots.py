@@ -21,7 +21,15 @@ from foliot.registry import Registry, call
 from foliot.worker.context import CURRENT, CurrentJob
 from foliot.worker.executors.process import ChildProcess
 from foliot.worker.executors.thread import Threads
-from foliot.worker.run import Interrupted, Requested, TimedOut, failure, success, undescribed
+from foliot.worker.run import (
+    Interrupted,
+    Requested,
+    TimedOut,
+    failure,
+    report,
+    success,
+    undescribed,
+)
 from foliot.worker.timeouts import Timeouts
 
 log = logging.getLogger("foliot.worker")
@@ -294,7 +302,7 @@ class Slots:
         if running.stop_reason is not None and isinstance(error, asyncio.CancelledError):
             error = running.stop_reason
         try:
-            return failure(
+            outcome = failure(
                 running.job,
                 running.definition,
                 error,
@@ -302,7 +310,9 @@ class Slots:
                 loss_limit=self._settings.worker.loss_limit,
             )
         except BaseException as second:  # noqa: BLE001 - it runs code of the exception's own
-            return undescribed(running.job, error, second)
+            outcome = undescribed(running.job, error, second)
+        report(running.job, outcome)
+        return outcome
 
     def _interrupt(self, running: Running, why: BaseException) -> None:
         if running.stop_reason is not None:
