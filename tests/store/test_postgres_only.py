@@ -129,3 +129,17 @@ async def test_a_worker_that_only_finishes_pays_for_no_lock(
     sent = _statements_sent(monkeypatch)
     await real.finish(session, *[Outcome(j.id, j.fence) for j in jobs])
     assert sent == [["finish_jobs"]]
+
+
+async def test_many_dead_rows_are_freed_by_a_sweep(
+    real: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await real.open_session()
+    for _ in range(5):
+        await real.end(session, await real.run(session))
+    monkeypatch.setattr("foliot.store.postgres.upkeep._MANY_DEAD", 0)
+    assert await real.store.upkeep.sweep() is True
+    with psycopg.connect(real.place.direct, autocommit=True) as connection:
+        count = "SELECT vacuum_count FROM pg_stat_user_tables WHERE relname = 'jobs'"
+        row = connection.execute(count).fetchone()
+    assert row is not None and row[0] >= 1

@@ -167,3 +167,9 @@ async def test_everything_old_is_pruned_in_one_round_whatever_the_batch(world: W
     for id in ids:
         assert len(await world.attempts(id)) == (2 if id in dead else 0)
     assert await world.count() == {JobState.DEAD: len(dead)}
+
+
+async def test_a_sweep_leaves_all_jobs_where_they_are(world: World) -> None:
+    id = await world.submit()
+    assert await world.store.upkeep.sweep() is False  # there is nothing worth it
+    assert await world.state(id) is JobState.READY

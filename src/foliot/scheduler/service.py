@@ -8,11 +8,13 @@ from collections.abc import Callable
 from foliot.clock import Clock
 from foliot.config import Settings
 from foliot.ids import Ids, SessionId
+from foliot.loop import Loop
 from foliot.scheduler.admit import Admit
 from foliot.scheduler.kinds import Kinds
 from foliot.scheduler.partitions import Partitions
 from foliot.scheduler.prune import Prune
 from foliot.scheduler.reap import Reap
+from foliot.scheduler.sweep import Sweep
 from foliot.store.port import Peek, Store, Wake
 
 
@@ -44,6 +46,7 @@ class Scheduler:
         )
         self.reap = Reap(store, self.partitions, settings, clock=clock, ids=ids, announce=announce)
         self.prune = Prune(store, self.partitions, settings, clock=clock, ids=ids)
+        self.sweep = Sweep(store, self.partitions, clock=clock, ids=ids)
 
     def see(self, peek: Peek) -> None:
         self.admit.see(peek)
@@ -52,8 +55,11 @@ class Scheduler:
         """Until cancelled."""
         await self.partitions.tick_safely()
         async with asyncio.TaskGroup() as group:
-            for loop in (self.partitions, self.admit, self.kinds, self.reap, self.prune):
+            for loop in self._loops():
                 group.create_task(loop.run())
+
+    def _loops(self) -> tuple[Loop, ...]:
+        return (self.partitions, self.admit, self.kinds, self.reap, self.prune, self.sweep)
 
     async def stop(self) -> None:
         """Hand the partitions over at once instead of letting the leases run out."""

@@ -235,6 +235,10 @@ class Upkeep(Protocol):
         is none; and make room ahead. Returns how many rows or days went."""
         ...
 
+    async def sweep(self) -> bool:
+        """Free the room of rows that have moved on, if there is much of it. Whether there was."""
+        ...
+
     async def grade(self) -> Grade: ...
 
 

@@ -20,6 +20,7 @@ from foliot.store.sql import load_statements
 
 SQL: Final = load_statements("foliot.store.postgres", "upkeep.sql")
 DAYS_AHEAD: Final = 7
+_MANY_DEAD: Final = 50_000
 _DAY_NAME: Final = "history_%Y%m%d"
 _FIRST: Final = "00000000-0000-0000-0000-000000000000"  # before every id
 
@@ -70,6 +71,20 @@ class PostgresUpkeep:
             for name in ("prune_default_history", "prune_attempts"):
                 pruned += await self._remove(name, values, limit)
         return pruned
+
+    async def sweep(self) -> bool:
+        """Autovacuum comes once a minute at best, and in a minute a busy queue leaves millions of dead rows."""
+        dead = (await self._connections.read(SQL["count_dead_tuples"], {}))[0][0]
+        if dead < _MANY_DEAD:
+            return False
+        conninfo = self._connections.conninfo
+        with translate(conninfo):
+            connection: AsyncConnection[Any] = await AsyncConnection.connect(
+                conninfo, autocommit=True, prepare_threshold=None
+            )
+            async with connection:
+                await connection.execute("VACUUM (SKIP_LOCKED, TRUNCATE FALSE) foliot.jobs")
+        return True
 
     async def grade(self) -> Grade:
         now = self._clock.now_for_store()

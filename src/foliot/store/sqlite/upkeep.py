@@ -68,6 +68,10 @@ class SqliteUpkeep:
             pruned += count
         return pruned
 
+    async def sweep(self) -> bool:
+        """SQLite uses freed pages again by itself."""
+        return False
+
     async def grade(self) -> Grade:
         now = store_now(self._clock)
         # Of the writer: how safe a commit is, is a matter of its connection.

@@ -48,6 +48,10 @@ WITH gone AS (
 )
 SELECT count(*), max(job::text) FROM gone;
 
+-- name: count_dead_tuples
+SELECT coalesce(sum(n_dead_tup), 0)::bigint FROM pg_catalog.pg_stat_user_tables
+WHERE schemaname = 'foliot' AND relname = 'jobs';
+
 -- name: grade_server
 SELECT current_setting('server_version'), current_setting('fsync'), current_setting('synchronous_commit'),
        current_setting('full_page_writes'), current_setting('synchronous_standby_names'),
