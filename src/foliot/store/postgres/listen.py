@@ -19,7 +19,7 @@ from foliot.store.sql import parse_statement
 
 CHANNEL: Final = "foliot"
 _NOTIFY: Final = parse_statement("notify", "SELECT pg_notify(:channel, :payload)")
-_QUIET: Final = 0.01  # seconds between two notifications of one process
+_QUIET: Final = 0.002  # seconds between two notifications of one process
 _LONGEST: Final = 64  # lanes named in one notification; more are found by looking
 _CHECK: Final = 15.0  # seconds of silence before the listener makes sure that it is still connected
 
