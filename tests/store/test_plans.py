@@ -157,6 +157,7 @@ def _values(connection: psycopg.Connection[Any]) -> dict[str, object]:
         "delays": repeat(1.5),
         "states": repeat("succeeded"),
         "payloads": repeat('"\\\\x7b7d"'),
+        "mores": repeat("NULL"),
         "run_ats": repeat("NULL"),
         "timeouts": repeat("NULL"),
         **{name: repeat(1) for name in ("priorities", "max_attempts")},

@@ -22,6 +22,7 @@ from foliot.errors import (
 )
 from foliot.ids import Ids
 from foliot.store.open import open_store
+from foliot.store.sql import JOB_FILES
 from foliot.store.sqlite.batches import load_parts
 from foliot.store.sqlite.file import parse_url
 from foliot.store.sqlite.migrations import read_schema, script, upgrade
@@ -143,7 +144,7 @@ async def test_a_file_is_made_only_if_that_is_wanted(tmp_path: Path) -> None:
         await opened(url, create=False)
     assert (await read_schema(url)).version is None
     assert names_in(tmp_path) == []
-    assert [migration.number for migration in await upgrade(url, partitions=8)] == [1]
+    assert [migration.number for migration in await upgrade(url, partitions=8)] == [1, 2]
     assert await upgrade(url) == []
     assert (await read_schema(url)).partitions == 8
     store = await opened(url, create=False)
@@ -180,7 +181,7 @@ async def test_no_statement_on_the_way_of_a_job_scans_a_table(tmp_path: Path) ->
     connection = sqlite3.connect(tmp_path / "f.db")
     connection.execute("CREATE TEMP TABLE foliot_fates (place INTEGER PRIMARY KEY, why, fate)")
     whole = {"count_jobs"}
-    for name, parts in load_parts("jobs.sql").items():
+    for name, parts in load_parts(*JOB_FILES).items():
         for part in parts:
             values = dict.fromkeys(
                 ("partition", "now", "id", "ids", "jobs", "blob", "lane", "lanes")

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from foliot.store.sql import load_statements, parse_statement
+from foliot.store.sql import JOB_FILES, load_statements, parse_statement
 
-FILES = ["jobs.sql", "sessions.sql", "upkeep.sql"]
+FILES = [*JOB_FILES, "sessions.sql", "upkeep.sql"]
 POSTGRES, SQLITE = "foliot.store.postgres", "foliot.store.sqlite"
 
 # Where the dialects must differ, each with its reason.

@@ -8,12 +8,12 @@ from typing import Any, Literal
 import msgspec
 import psycopg
 
-from foliot.store.sql import Statement, load_statements
+from foliot.store.sql import JOB_FILES, Statement, load_statements
 
 Mode = Literal["generic", "custom"]
 HOT = ("jobs", "history", "dead", "attempts")
 STATEMENTS: Mapping[str, Statement] = load_statements(
-    "foliot.store.postgres", "jobs.sql", "sessions.sql", "upkeep.sql"
+    "foliot.store.postgres", *JOB_FILES, "sessions.sql", "upkeep.sql"
 )
 
 

@@ -12,9 +12,9 @@ from foliot.bench.jobs import QUEUE
 from foliot.clock import SystemClock
 from foliot.model.lane import lane_of
 from foliot.serve import loop_factory
-from foliot.store.sql import Statement, load_statements
+from foliot.store.sql import JOB_FILES, Statement, load_statements
 
-SQL: Final = load_statements("foliot.store.postgres", "jobs.sql")
+SQL: Final = load_statements("foliot.store.postgres", *JOB_FILES)
 Held = list[tuple[str, str]]  # id and fence
 
 

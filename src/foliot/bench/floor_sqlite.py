@@ -13,11 +13,11 @@ from foliot.bench.jobs import QUEUE
 from foliot.bench.probe_sqlite import path_of
 from foliot.clock import SystemClock
 from foliot.model.lane import lane_of
-from foliot.store.sql import load_statements
+from foliot.store.sql import JOB_FILES, load_statements
 
 SQL: Final = {
     name: statement.text.split(";")
-    for name, statement in load_statements("foliot.store.sqlite", "jobs.sql").items()
+    for name, statement in load_statements("foliot.store.sqlite", *JOB_FILES).items()
 }
 _MILLION: Final = 1_000_000
 _decode = msgspec.json.Decoder(list[list[Any]]).decode

@@ -18,7 +18,7 @@ from foliot.ids import Ids
 from foliot.model.lane import lane_of
 from foliot.store.sql import load_statements
 
-_CLAIM: Final = load_statements("foliot.store.postgres", "jobs.sql")["claim_jobs"]
+_CLAIM: Final = load_statements("foliot.store.postgres", "claim.sql")["claim_jobs"]
 _NOBODY: Final = "00000000-0000-0000-0000-000000000000"
 _LIKE: Final = KINDS + "%"
 _FEW: Final = 10

@@ -15,7 +15,7 @@ from foliot.ids import Ids
 from foliot.model.lane import lane_of
 from foliot.store.sql import load_statements
 
-_CLAIM: Final = load_statements("foliot.store.sqlite", "jobs.sql")["claim_jobs"]
+_CLAIM: Final = load_statements("foliot.store.sqlite", "claim.sql")["claim_jobs"]
 _LIKE: Final = KINDS + "%"
 _MILLION: Final = 1_000_000
 _CHUNK: Final = 500_000

@@ -8,6 +8,7 @@ from enum import IntEnum, StrEnum
 import msgspec
 
 from foliot.ids import JobId, SessionId
+from foliot.model.retry import StoredRetry
 
 
 class JobState(StrEnum):
@@ -37,6 +38,27 @@ class Priority(IntEnum):
     LOW = 3
 
 
+class Extras(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What only the worker needs to know of a job; stored as JSON."""
+
+    version: int = 1  # of the payload's form
+    retry: StoredRetry | None = None  # instead of the definition's
+    ignore_result: bool = False
+    idempotency_key: str | None = None
+
+
+class More(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a plain job does not have. Encoded as it is for the stores."""
+
+    tags: tuple[str, ...] = ()
+    ordering_key: str | None = None
+    fair_key: str | None = None
+    requires: tuple[str, ...] = ()
+    expires_at: int | None = None  # microseconds since 1970
+    expires_in: float | None = None  # seconds, counted on the store's clock
+    extras: Extras | None = None
+
+
 class NewJob(msgspec.Struct, frozen=True, gc=False):
     """A job as it is submitted. Payload is JSON; neither `run_at` nor `delay` means now."""
 
@@ -52,6 +74,22 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
     delay: float | None = None  # seconds, counted on the store's clock
     timeout: float | None = None
     key: str | None = None
+    more: More | None = None
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What was said of a job when it was submitted, as its worker knows it."""
+
+    namespace: str = "default"
+    key: str | None = None
+    tags: tuple[str, ...] = ()
+    ordering_key: str | None = None
+    fair_key: str | None = None
+    extras: Extras = Extras()
+
+
+_PLAIN = Facts()
+_decode_facts = msgspec.json.Decoder(Facts).decode
 
 
 class ClaimedJob(msgspec.Struct, frozen=True, gc=False):
@@ -67,6 +105,12 @@ class ClaimedJob(msgspec.Struct, frozen=True, gc=False):
     timeout: float | None
     linked: bool  # its end concerns others: a limit, a workflow, a listener
     lane: int = 0
+    priority: int = Priority.MEDIUM
+    more: str | None = None  # JSON, see facts
+
+    @property
+    def facts(self) -> Facts:
+        return _PLAIN if self.more is None else _decode_facts(self.more)
 
     @property
     def suspect(self) -> bool:
@@ -116,6 +160,11 @@ class Attempt(msgspec.Struct, frozen=True):
     finished_at: datetime
 
 
+class Progress(msgspec.Struct, frozen=True, array_like=True):
+    fraction: float
+    message: str | None = None
+
+
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """A job as users read it, live or finished."""
 
@@ -139,3 +188,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     cancel_requested: bool = False
     payload: bytes = b"{}"
     result: bytes | None = None
+    tags: tuple[str, ...] = ()
+    ordering_key: str | None = None
+    fair_key: str | None = None
+    requires: tuple[str, ...] = ()
+    expires_at: datetime | None = None
+    max_attempts: int | None = None  # not kept once it has ended
+    timeout: float | None = None
+    extras: Extras = Extras()
+    progress: Progress | None = None
+    note: str | None = None  # what to know about the reason

@@ -9,7 +9,7 @@ import msgspec
 from foliot.errors import LONGEST_WAIT, InvalidValue
 
 
-class Exponential(msgspec.Struct, frozen=True, kw_only=True):
+class Exponential(msgspec.Struct, frozen=True, kw_only=True, tag="exponential"):
     """`first` seconds, then `factor` times as long each time, up to `cap`; the wait is drawn from zero to that."""
 
     first: float = 1.0
@@ -31,7 +31,7 @@ class Exponential(msgspec.Struct, frozen=True, kw_only=True):
         return min(self.cap, self.first * self.factor ** min(failures - 1, 64))
 
 
-class Fixed(msgspec.Struct, frozen=True):
+class Fixed(msgspec.Struct, frozen=True, tag="fixed"):
     """The same wait every time."""
 
     seconds: float
@@ -43,7 +43,8 @@ class Fixed(msgspec.Struct, frozen=True):
         return self.seconds
 
 
-RetryPolicy = Exponential | Fixed
+StoredRetry = Exponential | Fixed  # what can be written down
+RetryPolicy = StoredRetry
 
 
 def _check(field: str, value: object, least: float, most: float, example: str) -> None:

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
+
+import msgspec
 
 from foliot.ids import JobId, SessionId
-from foliot.model.job import Attempt, ClaimedJob, Job, JobState
+from foliot.model.job import Attempt, ClaimedJob, Extras, Job, JobState, Progress
 from foliot.model.session import Session
 
 # A row is whatever the driver gives; its columns are named once, here.
 Row = Sequence[Any]
 ToTime = Callable[[Any], datetime | None]
+ToNames = Callable[[Any], tuple[str, ...]]
+
+_NO_EXTRAS: Final = Extras()
+_decode_extras: Final = msgspec.json.Decoder(Extras).decode
+_decode_progress: Final = msgspec.json.Decoder(Progress).decode
 
 
 def claimed_jobs(rows: Sequence[Row]) -> list[ClaimedJob]:
     return [ClaimedJob(*row) for row in rows]
 
 
-def job(row: Row, time: ToTime) -> Job:
+def job(row: Row, time: ToTime, names: ToNames) -> Job:
     created, run, started, finished = (time(value) for value in row[10:14])
     assert created is not None and run is not None
     return Job(
@@ -43,6 +50,16 @@ def job(row: Row, time: ToTime) -> Job:
         cancel_requested=bool(row[17]),
         payload=bytes(row[18]),
         result=None if row[19] is None else bytes(row[19]),
+        tags=names(row[20]),
+        ordering_key=row[21],
+        fair_key=row[22],
+        requires=names(row[23]),
+        expires_at=time(row[24]),
+        max_attempts=row[25],
+        timeout=row[26],
+        extras=_NO_EXTRAS if row[27] is None else _decode_extras(row[27]),
+        progress=None if row[28] is None else _decode_progress(row[28]),
+        note=row[29],
     )
 
 
@@ -61,7 +78,7 @@ def attempt(row: Row, time: ToTime) -> Attempt:
     )
 
 
-def session(row: Row, time: ToTime, names: Callable[[Any], tuple[str, ...]]) -> Session:
+def session(row: Row, time: ToTime, names: ToNames) -> Session:
     started, beat, expires = (time(value) for value in row[7:10])
     assert started is not None and beat is not None and expires is not None
     return Session(

@@ -5,8 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from importlib.resources import files
+from typing import Final
 
 import msgspec
+
+# The files that follow a job through its life, in this order.
+JOB_FILES: Final = (
+    "submit.sql",
+    "claim.sql",
+    "finish.sql",
+    "cancel.sql",
+    "admit.sql",
+    "reap.sql",
+    "read.sql",
+)
 
 _HEADING = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"--[^\n]*")

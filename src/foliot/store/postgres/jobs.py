@@ -1,10 +1,12 @@
-"""Jobs in PostgreSQL: bind, execute, map. What the statements promise is written in sql/jobs.sql."""
+"""Jobs in PostgreSQL: bind, execute, map. What the statements promise is written in sql/."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
+
+import msgspec
 
 from foliot.clock import Clock
 from foliot.ids import JobId, SessionId, milliseconds_of, partition_of
@@ -15,9 +17,9 @@ from foliot.store.batches import chunks
 from foliot.store.port import DEADLINE_GRACE, Cycle, Peek, Reaped, RunningJob, Share
 from foliot.store.postgres.arrays import blobs, numbers, optional_numbers, texts, words
 from foliot.store.postgres.connection import Connections, Step, Values
-from foliot.store.sql import load_statements
+from foliot.store.sql import JOB_FILES, load_statements
 
-SQL: Final = load_statements("foliot.store.postgres", "jobs.sql")
+SQL: Final = load_statements("foliot.store.postgres", *JOB_FILES)
 _FINISHED: Final = {End.SUCCEED: "succeeded", End.CANCEL: "cancelled"}
 
 
@@ -155,12 +157,12 @@ class PostgresJobs:
         for name in ("get_live_job", "get_recent_job", "get_dead_job"):
             found = await self._connections.read(SQL[name], values)
             if found:
-                return rows.job(found[0], rows.as_is)
+                return rows.job(found[0], rows.as_is, _names)
         # Finished before its id says it was made: a clock was wrong. Look through all days.
         found = await self._connections.read(
             SQL["get_recent_job"], {**values, "since": "-infinity"}
         )
-        return rows.job(found[0], rows.as_is) if found else None
+        return rows.job(found[0], rows.as_is, _names) if found else None
 
     async def ended(self, ids: Sequence[JobId]) -> list[Job]:
         by_partition: dict[int, list[JobId]] = {}
@@ -175,7 +177,7 @@ class PostgresJobs:
                 "now": self._now(),
             }
             found = await self._connections.read(SQL["list_ended_jobs"], values)
-            jobs.extend(rows.job(row, rows.as_is) for row in found)
+            jobs.extend(rows.job(row, rows.as_is, _names) for row in found)
         return jobs
 
     async def attempts(self, id: JobId) -> list[Attempt]:
@@ -210,6 +212,12 @@ class PostgresJobs:
             "timeouts": optional_numbers([job.timeout for job in jobs]),
             "keys": texts([job.key for job in jobs]),
             "payloads": blobs([job.payload for job in jobs]),
+            "mores": texts(
+                [
+                    None if job.more is None else msgspec.json.encode(job.more).decode()
+                    for job in jobs
+                ]
+            ),
         }
 
     def _claim(
@@ -244,6 +252,10 @@ class PostgresJobs:
         if len(steps) > 1:
             steps.insert(0, Step(SQL["lock_jobs"], {**common, **_references(ordered)}))
         return steps
+
+
+def _names(value: Sequence[str] | None) -> tuple[str, ...]:
+    return tuple(value or ())
 
 
 def _unfinished(common: Values, outcomes: Sequence[Outcome]) -> list[Step]:

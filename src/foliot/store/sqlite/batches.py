@@ -20,9 +20,9 @@ Parts = tuple[str, ...]
 _SPARE: Final = b" "  # before all others: a piece of an empty blob would be NULL
 
 
-def load_parts(file: str) -> dict[str, Parts]:
-    """The statements of a file by name, each as the parts that make it up."""
-    found = load_statements("foliot.store.sqlite", file)
+def load_parts(*files: str) -> dict[str, Parts]:
+    """The statements of these files by name, each as the parts that make it up."""
+    found = load_statements("foliot.store.sqlite", *files)
     return {
         name: tuple(part.strip() for part in statement.text.split(";"))
         for name, statement in found.items()
@@ -58,6 +58,7 @@ def submissions(jobs: Sequence[NewJob]) -> Iterator[Values]:
                 job.key,
                 *piece,
                 job.delay,
+                job.more,
             )
             for job, piece in zip(some, _pieces(job.payload for job in some), strict=True)
         ]

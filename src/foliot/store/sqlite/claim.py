@@ -12,9 +12,10 @@ from foliot.ids import SessionId
 from foliot.model.job import ClaimedJob
 from foliot.model.lane import Lane
 from foliot.store.port import DEADLINE_GRACE, Share
+from foliot.store.sql import JOB_FILES
 from foliot.store.sqlite.batches import Values, execute, load_parts, to_json
 
-SQL: Final = load_parts("jobs.sql")
+SQL: Final = load_parts(*JOB_FILES)
 _SMALL: Final = 4096  # bytes; larger payloads do not travel within the JSON of a claim
 _decode: Final = msgspec.json.Decoder(list[list[Any]]).decode
 
@@ -87,9 +88,11 @@ def claimed_jobs(taken: Sequence[Taken]) -> list[ClaimedJob]:
             timeout,
             bool(linked),
             lane,
+            priority,
+            more,
         )
         for some in taken
-        for id, fence, kind, payload, attempt, max_attempts, losses, timeout, linked, lane in _decode(
+        for id, fence, kind, payload, attempt, max_attempts, losses, timeout, linked, lane, priority, more in _decode(
             some.rows
         )
     ]

@@ -1,4 +1,4 @@
-"""Jobs in SQLite: bind, execute, map. What the statements promise is written in sql/jobs.sql."""
+"""Jobs in SQLite: bind, execute, map. What the statements promise is written in sql/."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from foliot.model.job import Attempt, Job, JobState, NewJob, Outcome
 from foliot.model.lane import Lane
 from foliot.store import rows
 from foliot.store.port import Cycle, Peek, Reaped, RunningJob, Share
+from foliot.store.sql import JOB_FILES
 from foliot.store.sqlite.batches import Rows, Values, execute, load_parts, submissions, to_json
 from foliot.store.sqlite.claim import Claim, Taken, claimed_jobs
 from foliot.store.sqlite.connection import Connections
 from foliot.store.sqlite.outcomes import Ending, traces
 from foliot.store.sqlite.times import from_microseconds, store_now
 
-SQL: Final = load_parts("jobs.sql")
+SQL: Final = load_parts(*JOB_FILES)
 _decode_lanes: Final = msgspec.json.Decoder(list[int]).decode
 _decode_names: Final = msgspec.json.Decoder(tuple[str, ...]).decode
 
@@ -140,7 +141,7 @@ class SqliteJobs:
         due_in: dict[int, float] = {}
         for partition, lane, queue, requires, seconds in found:
             if lane is not None:
-                needs = _decode_names(requires) if requires else ()
+                needs = _names(requires)
                 ready.append((partition, Lane(lane, queue, needs)))
             elif seconds is not None:
                 due_in[partition] = seconds
@@ -156,7 +157,7 @@ class SqliteJobs:
             return []
 
         found = await self._connections.read(run)
-        return rows.job(found[0], from_microseconds) if found else None
+        return rows.job(found[0], from_microseconds, _names) if found else None
 
     async def ended(self, ids: Sequence[JobId]) -> list[Job]:
         by_partition: dict[int, list[JobId]] = {}
@@ -167,7 +168,7 @@ class SqliteJobs:
             found = await self._read(
                 "list_ended_jobs", {"partition": partition, "ids": to_json(some)}
             )
-            jobs.extend(rows.job(row, from_microseconds) for row in found)
+            jobs.extend(rows.job(row, from_microseconds, _names) for row in found)
         return jobs
 
     async def attempts(self, id: JobId) -> list[Attempt]:
@@ -199,6 +200,10 @@ class SqliteJobs:
             return str(execute(connection, admit, asked)[0][0])
 
         return _decode_lanes(await self._connections.transact(run, look=look))
+
+
+def _names(value: str | None) -> tuple[str, ...]:
+    return _decode_names(value) if value else ()
 
 
 def _insert(connection: Connection, batches: Sequence[Values], values: Values) -> int:

@@ -10,9 +10,10 @@ import msgspec
 
 from foliot.ids import JobId, SessionId
 from foliot.model.job import End, Outcome
+from foliot.store.sql import JOB_FILES
 from foliot.store.sqlite.batches import Values, endings, execute, load_parts, to_json
 
-SQL: Final = load_parts("jobs.sql")
+SQL: Final = load_parts(*JOB_FILES)
 _FINISHED: Final[dict[str, str]] = {End.SUCCEED: "succeeded", End.CANCEL: "cancelled"}
 
 

@@ -1,0 +1,32 @@
+-- What makes a job ready.
+
+-- name: admit_jobs
+-- Due scheduled jobs become ready, earliest first. Rides jobs_scheduled.
+WITH due AS MATERIALIZED (
+    SELECT s.id
+    FROM foliot.jobs s
+    WHERE s.partition = :partition AND s.state = 'scheduled' AND s.run_at <= coalesce(:now, now())
+    ORDER BY s.run_at, s.id
+    LIMIT :limit
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE foliot.jobs j
+SET state = 'ready'
+WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT id FROM due)) AND j.state || '' = 'scheduled'
+RETURNING j.lane;
+
+-- name: admit_kinds
+-- What was held because nobody knew its kind, now that somebody does. Rides jobs_held.
+WITH known AS MATERIALIZED (
+    SELECT h.id
+    FROM foliot.jobs h
+    WHERE h.partition = :partition AND h.state = 'held' AND h.hold = 'unknown_kind'
+      AND h.kind = ANY (:kinds::text[])
+    ORDER BY h.kind, h.id
+    LIMIT :limit
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE foliot.jobs j
+SET state = 'ready', hold = NULL
+WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT id FROM known)) AND j.state || '' = 'held'
+RETURNING j.lane;

@@ -1,0 +1,29 @@
+-- The end that somebody asks for.
+
+-- name: request_cancel
+-- Whatever the state. A job that is not running is ended by cancel_jobs in the same transaction.
+WITH found AS MATERIALIZED (
+    SELECT id FROM foliot.jobs WHERE partition = :partition AND id = ANY (:ids::uuid[]) ORDER BY id FOR UPDATE
+)
+UPDATE foliot.jobs j
+SET cancel_requested = true
+WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT id FROM found))
+RETURNING j.id::text, j.state;
+
+-- name: cancel_jobs
+WITH gone AS (
+    DELETE FROM foliot.jobs j
+    WHERE j.partition = :partition AND j.id = ANY (:ids::uuid[]) AND j.cancel_requested
+      AND j.state || '' IN ('scheduled', 'waiting', 'held', 'ready')
+    RETURNING j.*
+), kept AS (
+    INSERT INTO foliot.history (partition, id, fence, priority, attempt, losses, generation, state,
+                                namespace, kind, queue, created_at, run_at, started_at, finished_at,
+                                session, key, workflow, reason,
+                                tags, ordering_key, fair_key, extras, payload)
+    SELECT :partition::smallint, id, fence, priority, attempt, losses, generation, 'cancelled', namespace,
+           kind, queue, created_at, run_at, claimed_at, coalesce(:now, now()), session, key, workflow,
+           'requested', tags, ordering_key, fair_key, extras, payload
+    FROM gone
+)
+SELECT id::text FROM gone;

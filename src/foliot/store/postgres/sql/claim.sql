@@ -1,0 +1,39 @@
+-- From ready to running.
+
+-- name: claim_jobs
+-- The front of each lane, up to its quota, lanes in the order they are named. The candidates are fixed by a
+-- materialized CTE, so that the limit holds whatever the plan. Rides jobs_ready, then the primary key.
+-- By the time of the statement: now() is when the transaction began, and what it then finished may have taken longer
+-- than a job that is claimed here has been due, or than a beat ago.
+WITH picked AS MATERIALIZED (
+    SELECT j.id
+    FROM unnest(:lanes::bigint[], :queues::text[], :quotas::integer[]) AS l (lane, queue, quota)
+    CROSS JOIN LATERAL (
+        SELECT r.id
+        FROM foliot.jobs r
+        WHERE r.partition = :partition AND r.lane = l.lane AND r.state = 'ready'
+          AND (r.expires_at IS NULL OR r.expires_at > coalesce(:now, statement_timestamp()))
+          -- A scalar, not NOT EXISTS: that would become a join, and mix up the order of the lanes.
+          AND (SELECT q.paused_at FROM foliot.queues q WHERE q.name = l.queue) IS NULL
+        ORDER BY r.band, r.rank, r.id
+        LIMIT l.quota
+        FOR UPDATE SKIP LOCKED
+    ) j
+    LIMIT :room
+), taken AS (
+    UPDATE foliot.jobs j
+    SET state = 'running', session = :session, fence = j.fence + 1, attempt = j.attempt + 1,
+        claimed_at = coalesce(:now, statement_timestamp()),
+        deadline_at = coalesce(:now, statement_timestamp()) + make_interval(secs => j.timeout + :grace)
+    WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT id FROM picked)) AND j.state || '' = 'ready'
+    RETURNING j.id, j.fence, j.kind, j.payload, j.attempt, j.max_attempts, j.losses, j.timeout,
+              j.ordering_key IS NOT NULL OR j.limit_key IS NOT NULL OR j.workflow IS NOT NULL OR j.outbox AS linked,
+              j.lane, j.band, j.rank, j.priority,
+              CASE WHEN num_nonnulls(j.key, j.tags, j.ordering_key, j.fair_key, j.extras) > 0
+                        OR j.namespace <> 'default'
+                   THEN jsonb_strip_nulls(jsonb_build_object(
+                       'namespace', j.namespace, 'key', j.key, 'tags', j.tags, 'ordering_key', j.ordering_key,
+                       'fair_key', j.fair_key, 'extras', j.extras::jsonb))::text END AS more
+)
+SELECT id::text, fence, kind, payload, attempt, max_attempts, losses, timeout, linked, lane, priority, more
+FROM taken ORDER BY array_position(:lanes::bigint[], lane), band, rank, id;

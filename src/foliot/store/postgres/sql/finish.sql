@@ -1,0 +1,162 @@
+-- How an attempt ends. Every write names the fence.
+
+-- name: lock_jobs
+-- First of all where several statements end jobs in one transaction: each locks its own, and together they would not
+-- follow the order of request_cancel.
+WITH locked AS MATERIALIZED (
+    SELECT id FROM foliot.jobs WHERE partition = :partition AND id = ANY (:ids::uuid[]) ORDER BY id FOR UPDATE
+)
+SELECT count(*) FROM locked;
+
+-- name: finish_jobs
+-- To history in one move. Returns the ids that were refused: the fence had moved on, or the session lost them.
+-- By itself it locks no rows beforehand, which every job would pay for. It walks the key, so in the order of the ids;
+-- should a plan walk the table instead and meet a request_cancel crosswise, the one that PostgreSQL ends (40P01) is
+-- run again.
+WITH told AS (
+    SELECT jsonb_object_agg(d.id, d.fence) AS fences
+    FROM unnest(:ids::uuid[], :fences::bigint[]) AS d (id, fence)
+), gone AS (
+    DELETE FROM foliot.jobs j
+    WHERE j.partition = :partition AND j.id = ANY (:ids::uuid[]) AND j.session = :session
+      AND j.state || '' = 'running' AND j.fence = ((SELECT fences FROM told) ->> j.id::text)::bigint
+    RETURNING j.id, j.fence, j.priority, j.attempt, j.losses, j.generation, j.namespace, j.kind, j.queue,
+              j.created_at, j.run_at, j.claimed_at, j.session, j.key, j.workflow,
+              j.tags, j.ordering_key, j.fair_key, j.extras, j.payload
+), ended AS MATERIALIZED (
+    SELECT d.id AS named, d.state, d.reason, d.result, g.*
+    FROM unnest(:ids::uuid[], :fences::bigint[], :states::text[], :reasons::text[], :results::bytea[])
+        AS d (id, fence, state, reason, result)
+    FULL JOIN gone g ON g.id = d.id AND g.fence = d.fence
+), kept AS (
+    INSERT INTO foliot.history (partition, id, fence, priority, attempt, losses, generation, state,
+                                namespace, kind, queue, created_at, run_at, started_at, finished_at,
+                                session, key, workflow, reason,
+                                tags, ordering_key, fair_key, extras, payload, result)
+    SELECT :partition::smallint, id, fence, priority, attempt, losses, generation, state, namespace, kind,
+           queue, created_at, run_at, claimed_at, coalesce(:now, now()), session, key, workflow, reason,
+           tags, ordering_key, fair_key, extras, payload, result
+    FROM ended WHERE id IS NOT NULL
+)
+SELECT named::text FROM ended WHERE id IS NULL;
+
+-- name: retry_jobs
+-- A failed attempt with another one to follow: back to scheduled at its backoff time.
+-- A job that was asked to end is left for cancel_failed_jobs. An interrupted attempt is given back: a deployment uses
+-- up none.
+WITH told AS (
+    SELECT jsonb_object_agg(f.id, jsonb_build_array(f.fence, f.delay, f.reason)) AS facts
+    FROM unnest(:ids::uuid[], :fences::bigint[], :delays::float8[], :reasons::text[])
+        AS f (id, fence, delay, reason)
+), again AS (
+    UPDATE foliot.jobs j
+    SET state = 'scheduled', session = NULL, deadline_at = NULL,
+        run_at = coalesce(:now, now())
+            + make_interval(secs => ((SELECT facts FROM told) -> j.id::text ->> 1)::float8),
+        -- As much later as its time is; a turn that was given round robin stays.
+        rank = j.rank + CASE j.lane & 3 WHEN 3 THEN 0 ELSE (extract(epoch FROM coalesce(:now, now()) - j.run_at
+            + make_interval(secs => ((SELECT facts FROM told) -> j.id::text ->> 1)::float8)) * 1000000)::bigint END,
+        attempt = j.attempt - CASE (SELECT facts FROM told) -> j.id::text ->> 2 WHEN 'interrupted' THEN 1 ELSE 0 END,
+        losses = j.losses + CASE (SELECT facts FROM told) -> j.id::text ->> 2 WHEN 'worker_lost' THEN 1 ELSE 0 END
+    WHERE j.partition = :partition AND j.id = ANY (:ids::uuid[]) AND j.session = :session
+      AND j.state || '' = 'running' AND NOT j.cancel_requested
+      AND j.fence = ((SELECT facts FROM told) -> j.id::text ->> 0)::bigint
+    RETURNING j.id, j.fence, j.attempt, j.claimed_at
+), failed AS MATERIALIZED (
+    SELECT f.reason, f.error, f.traceback, g.*
+    FROM unnest(:ids::uuid[], :fences::bigint[], :reasons::text[], :errors::text[], :tracebacks::text[])
+        AS f (id, fence, reason, error, traceback)
+    FULL JOIN again g ON g.id = f.id AND g.fence = f.fence
+), recorded AS (
+    INSERT INTO foliot.attempts (partition, job, fence, attempt, outcome, error, traceback, session,
+                                 started_at, finished_at)
+    SELECT :partition::smallint, id, fence, attempt + CASE reason WHEN 'interrupted' THEN 1 ELSE 0 END, reason,
+           error, traceback, :session, claimed_at, coalesce(:now, now())
+    FROM failed WHERE id IS NOT NULL
+)
+SELECT id::text FROM failed WHERE id IS NOT NULL;
+
+-- name: bury_jobs
+-- The last attempt failed: to the dead-letter queue.
+WITH told AS (
+    SELECT jsonb_object_agg(f.id, f.fence) AS fences
+    FROM unnest(:ids::uuid[], :fences::bigint[]) AS f (id, fence)
+), gone AS (
+    DELETE FROM foliot.jobs j
+    WHERE j.partition = :partition AND j.id = ANY (:ids::uuid[]) AND j.session = :session
+      AND j.state || '' = 'running' AND NOT j.cancel_requested
+      AND j.fence = ((SELECT fences FROM told) ->> j.id::text)::bigint
+    RETURNING j.*
+), failed AS MATERIALIZED (
+    SELECT f.reason AS why, f.error, f.traceback, g.*
+    FROM unnest(:ids::uuid[], :fences::bigint[], :reasons::text[], :errors::text[], :tracebacks::text[])
+        AS f (id, fence, reason, error, traceback)
+    FULL JOIN gone g ON g.id = f.id AND g.fence = f.fence
+), recorded AS (
+    INSERT INTO foliot.attempts (partition, job, fence, attempt, outcome, error, traceback, session,
+                                 started_at, finished_at)
+    SELECT :partition::smallint, id, fence, attempt, why, error, traceback, session, claimed_at,
+           coalesce(:now, now())
+    FROM failed WHERE id IS NOT NULL
+), buried AS (
+    INSERT INTO foliot.dead (partition, id, fence, lane, priority, attempt, max_attempts, losses, generation,
+                             outbox, namespace, kind, queue, created_at, run_at, started_at, finished_at,
+                             timeout, session, key, limit_key, workflow, requires, reason,
+                             tags, ordering_key, fair_key, extras, payload)
+    SELECT :partition::smallint, id, fence, lane, priority, attempt, max_attempts,
+           losses + CASE why WHEN 'worker_lost' THEN 1 ELSE 0 END, generation,
+           outbox, namespace, kind, queue, created_at, run_at, claimed_at, coalesce(:now, now()),
+           timeout, session, key, limit_key, workflow, requires, why,
+           tags, ordering_key, fair_key, extras, payload
+    FROM failed WHERE id IS NOT NULL
+)
+SELECT id::text FROM failed WHERE id IS NOT NULL;
+
+-- name: cancel_failed_jobs
+-- A failed attempt of a job that was asked to end: it ends as cancelled, its attempt is kept.
+WITH told AS (
+    SELECT jsonb_object_agg(f.id, f.fence) AS fences
+    FROM unnest(:ids::uuid[], :fences::bigint[]) AS f (id, fence)
+), gone AS (
+    DELETE FROM foliot.jobs j
+    WHERE j.partition = :partition AND j.id = ANY (:ids::uuid[]) AND j.session = :session
+      AND j.state || '' = 'running' AND j.cancel_requested
+      AND j.fence = ((SELECT fences FROM told) ->> j.id::text)::bigint
+    RETURNING j.*
+), failed AS MATERIALIZED (
+    SELECT f.reason AS why, f.error, f.traceback, g.*
+    FROM unnest(:ids::uuid[], :fences::bigint[], :reasons::text[], :errors::text[], :tracebacks::text[])
+        AS f (id, fence, reason, error, traceback)
+    FULL JOIN gone g ON g.id = f.id AND g.fence = f.fence
+), recorded AS (
+    INSERT INTO foliot.attempts (partition, job, fence, attempt, outcome, error, traceback, session,
+                                 started_at, finished_at)
+    SELECT :partition::smallint, id, fence, attempt, why, error, traceback, session, claimed_at,
+           coalesce(:now, now())
+    FROM failed WHERE id IS NOT NULL
+), kept AS (
+    INSERT INTO foliot.history (partition, id, fence, priority, attempt, losses, generation, state,
+                                namespace, kind, queue, created_at, run_at, started_at, finished_at,
+                                session, key, workflow, reason,
+                                tags, ordering_key, fair_key, extras, payload)
+    SELECT :partition::smallint, id, fence, priority, attempt, losses, generation, 'cancelled', namespace,
+           kind, queue, created_at, run_at, claimed_at, coalesce(:now, now()), session, key, workflow,
+           'requested', tags, ordering_key, fair_key, extras, payload
+    FROM failed WHERE id IS NOT NULL
+)
+SELECT id::text FROM failed WHERE id IS NOT NULL;
+
+-- name: release_jobs
+-- Given back unstarted: the attempt is not counted, the fence stays where it is. With a hold, it waits for
+-- somebody who can run it. A job that was asked to end follows in cancel_jobs.
+WITH told AS (
+    SELECT jsonb_object_agg(r.id, jsonb_build_array(r.fence, r.hold)) AS facts
+    FROM unnest(:ids::uuid[], :fences::bigint[], :holds::text[]) AS r (id, fence, hold)
+)
+UPDATE foliot.jobs j
+SET state = CASE WHEN (SELECT facts FROM told) -> j.id::text ->> 1 IS NULL THEN 'ready' ELSE 'held' END,
+    hold = (SELECT facts FROM told) -> j.id::text ->> 1,
+    attempt = j.attempt - 1, session = NULL, claimed_at = NULL, deadline_at = NULL
+WHERE j.partition = :partition AND j.id = ANY (:ids::uuid[]) AND j.session = :session
+  AND j.state || '' = 'running' AND j.fence = ((SELECT facts FROM told) -> j.id::text ->> 0)::bigint
+RETURNING j.id::text;

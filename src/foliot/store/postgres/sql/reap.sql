@@ -1,0 +1,99 @@
+-- What lost sessions leave behind.
+
+-- name: find_lost_sessions
+-- The (partition, session) pairs that running rows name, by skip scan, less the sessions that live;
+-- and each partition, without a session, where a deadline has passed.
+WITH RECURSIVE named AS (
+    (SELECT j.partition, j.session FROM foliot.jobs j WHERE j.state = 'running'
+     ORDER BY j.partition, j.session LIMIT 1)
+    UNION ALL
+    SELECT n.partition, n.session
+    FROM named h CROSS JOIN LATERAL (
+        SELECT j.partition, j.session FROM foliot.jobs j
+        WHERE j.state = 'running' AND (j.partition, j.session) > (h.partition, h.session)
+        ORDER BY j.partition, j.session LIMIT 1
+    ) n
+)
+SELECT n.partition, n.session::text FROM named n
+WHERE NOT EXISTS (SELECT FROM foliot.sessions s WHERE s.id = n.session AND s.expires_at > coalesce(:now, now()))
+UNION ALL
+SELECT p.partition::smallint, NULL FROM generate_series(0, :partitions::integer - 1) AS p (partition)
+WHERE EXISTS (
+    SELECT FROM foliot.jobs j WHERE j.partition = p.partition AND j.state = 'running'
+       AND j.deadline_at IS NOT NULL AND j.deadline_at <= coalesce(:now, now()));
+
+-- name: reap_jobs
+-- Takes back what lost sessions held and what ran past its deadline. A job counts as executing if its session's
+-- last beat named it, or came before the claim: then nobody can say that it had not started. The others are given
+-- their attempt back, but that the session was lost is recorded for them too: they may have started since the beat.
+WITH candidates AS (
+    SELECT j.id FROM foliot.jobs j
+    WHERE j.partition = :partition AND j.state = 'running' AND j.session = ANY (:sessions::uuid[])
+    UNION
+    SELECT j.id FROM foliot.jobs j
+    WHERE j.partition = :partition AND j.state = 'running' AND j.deadline_at IS NOT NULL
+      AND j.deadline_at <= coalesce(:now, now())
+), taken AS MATERIALIZED (
+    SELECT j.id, j.fence, j.attempt, j.max_attempts, j.losses, j.session, j.claimed_at, j.cancel_requested,
+           CASE WHEN j.session = ANY (:sessions::uuid[])
+                THEN CASE WHEN s.id IS NULL OR j.id = ANY (s.executing) OR j.claimed_at >= s.beat_at
+                          THEN 'lost' ELSE 'returned' END
+                ELSE 'timed_out' END AS why
+    FROM foliot.jobs j LEFT JOIN foliot.sessions s ON s.id = j.session
+    WHERE j.partition = :partition AND j.state || '' = 'running'
+      AND j.id = ANY (ARRAY(SELECT c.id FROM candidates c ORDER BY c.id LIMIT :limit))
+      AND (j.session = ANY (:sessions::uuid[]) OR j.deadline_at <= coalesce(:now, now()))
+    ORDER BY j.id
+    FOR UPDATE OF j SKIP LOCKED
+), fates AS MATERIALIZED (
+    SELECT t.*,
+           CASE WHEN t.cancel_requested THEN 'cancelled'
+                WHEN t.why = 'lost' AND t.losses + 1 >= :loss_limit::integer THEN 'dead'
+                WHEN t.why = 'timed_out' AND t.attempt - t.losses >= t.max_attempts THEN 'dead'
+                ELSE 'ready' END AS fate
+    FROM taken t
+), recorded AS (
+    INSERT INTO foliot.attempts (partition, job, fence, attempt, outcome, error, session, started_at, finished_at)
+    SELECT :partition::smallint, id, fence, attempt, CASE why WHEN 'timed_out' THEN why ELSE 'worker_lost' END,
+           CASE why WHEN 'lost' THEN 'the session that ran it was lost'
+                    WHEN 'returned' THEN 'the session that held it was lost, perhaps before it started'
+                    ELSE 'it ran past its deadline' END,
+           session, claimed_at, coalesce(:now, now())
+    FROM fates
+), again AS (
+    UPDATE foliot.jobs j
+    SET state = 'ready', session = NULL, claimed_at = NULL, deadline_at = NULL,
+        attempt = j.attempt - CASE WHEN j.id IN (SELECT id FROM fates WHERE why = 'returned') THEN 1 ELSE 0 END,
+        losses = j.losses + CASE WHEN j.id IN (SELECT id FROM fates WHERE why = 'lost') THEN 1 ELSE 0 END
+    WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT id FROM fates WHERE fate = 'ready'))
+      AND j.state || '' = 'running'
+), gone AS (
+    DELETE FROM foliot.jobs j
+    WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT id FROM fates WHERE fate <> 'ready'))
+      AND j.state || '' = 'running'
+    RETURNING j.*
+), ended AS MATERIALIZED (
+    SELECT f.why, f.fate, g.* FROM fates f FULL JOIN gone g ON g.id = f.id
+), buried AS (
+    INSERT INTO foliot.dead (partition, id, fence, lane, priority, attempt, max_attempts, losses, generation,
+                             outbox, namespace, kind, queue, created_at, run_at, started_at, finished_at,
+                             timeout, session, key, limit_key, workflow, requires, reason,
+                             tags, ordering_key, fair_key, extras, payload)
+    SELECT :partition::smallint, id, fence, lane, priority, attempt, max_attempts,
+           losses + CASE why WHEN 'lost' THEN 1 ELSE 0 END, generation,
+           outbox, namespace, kind, queue, created_at, run_at, claimed_at, coalesce(:now, now()),
+           timeout, session, key, limit_key, workflow, requires,
+           CASE why WHEN 'lost' THEN 'worker_lost' ELSE why END,
+           tags, ordering_key, fair_key, extras, payload
+    FROM ended WHERE id IS NOT NULL AND fate = 'dead'
+), kept AS (
+    INSERT INTO foliot.history (partition, id, fence, priority, attempt, losses, generation, state,
+                                namespace, kind, queue, created_at, run_at, started_at, finished_at,
+                                session, key, workflow, reason,
+                                tags, ordering_key, fair_key, extras, payload)
+    SELECT :partition::smallint, id, fence, priority, attempt, losses, generation, 'cancelled', namespace,
+           kind, queue, created_at, run_at, claimed_at, coalesce(:now, now()), session, key, workflow,
+           'requested', tags, ordering_key, fair_key, extras, payload
+    FROM ended WHERE id IS NOT NULL AND fate = 'cancelled'
+)
+SELECT CASE fate WHEN 'ready' THEN why ELSE fate END, count(*) FROM fates GROUP BY 1;

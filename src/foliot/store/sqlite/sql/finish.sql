@@ -1,0 +1,122 @@
+-- How an attempt ends. Every write names the fence.
+
+-- name: finish_jobs
+-- To history in one move. Both parts change the same rows; if they are fewer than were named, find_refused_jobs says
+-- in between which were not.
+INSERT INTO foliot_history (partition, id, fence, priority, attempt, losses, generation, state,
+                            namespace, kind, queue, created_at, run_at, started_at, finished_at,
+                            session, key, workflow, reason,
+                            tags, ordering_key, fair_key, extras, payload, result)
+SELECT j.partition, j.id, j.fence, j.priority, j.attempt, j.losses, j.generation,
+       json_extract(d.value, '$[2]'), j.namespace, j.kind, j.queue, j.created_at, j.run_at, j.claimed_at, :now,
+       j.session, j.key, j.workflow, json_extract(d.value, '$[3]'),
+       j.tags, j.ordering_key, j.fair_key, j.extras, j.payload,
+       substr(:blob, json_extract(d.value, '$[4]'), json_extract(d.value, '$[5]'))
+FROM json_each(:outcomes) d CROSS JOIN foliot_jobs j
+WHERE j.partition = :partition AND j.id = json_extract(d.value, '$[0]')
+  AND j.fence = json_extract(d.value, '$[1]') AND j.session = :session AND j.state || '' = 'running';
+DELETE FROM foliot_jobs
+WHERE rowid IN (
+    SELECT j.rowid FROM json_each(:outcomes) d CROSS JOIN foliot_jobs j
+    WHERE j.partition = :partition AND j.id = json_extract(d.value, '$[0]')
+      AND j.fence = json_extract(d.value, '$[1]') AND j.session = :session AND j.state || '' = 'running');
+
+-- name: find_refused_jobs
+-- Outcomes that came too late: the fence had moved on, or the session lost them.
+SELECT json_extract(d.value, '$[0]') FROM json_each(:outcomes) d
+WHERE NOT EXISTS (
+    SELECT 1 FROM foliot_jobs j
+    WHERE j.partition = :partition AND j.id = json_extract(d.value, '$[0]')
+      AND j.fence = json_extract(d.value, '$[1]') AND j.session = :session AND j.state || '' = 'running');
+
+-- name: record_attempts
+-- First for all failed attempts, whatever follows: what the next three do to them in PostgreSQL each for itself.
+INSERT INTO foliot_attempts (partition, job, fence, attempt, outcome, error, traceback, session,
+                             started_at, finished_at)
+SELECT :partition, j.id, j.fence, j.attempt, json_extract(f.value, '$[2]'), json_extract(f.value, '$[3]'),
+       json_extract(f.value, '$[4]'), j.session, j.claimed_at, :now
+FROM json_each(:outcomes) f CROSS JOIN foliot_jobs j
+WHERE j.partition = :partition AND j.id = json_extract(f.value, '$[0]')
+  AND j.fence = json_extract(f.value, '$[1]') AND j.session = :session AND j.state || '' = 'running';
+
+-- name: retry_jobs
+-- A failed attempt with another one to follow: back to scheduled at its backoff time.
+-- A job that was asked to end is left for cancel_failed_jobs. An interrupted attempt is given back: a deployment uses
+-- up none.
+WITH again AS MATERIALIZED (
+    SELECT j.rowid AS place, :now + CAST(json_extract(f.value, '$[5]') * 1000000 AS INTEGER) AS due_at,
+           json_extract(f.value, '$[2]') = 'worker_lost' AS lost,
+           json_extract(f.value, '$[2]') = 'interrupted' AS interrupted
+    FROM json_each(:outcomes) f CROSS JOIN foliot_jobs j
+    WHERE j.partition = :partition AND j.id = json_extract(f.value, '$[0]')
+      AND j.fence = json_extract(f.value, '$[1]') AND j.session = :session AND j.state || '' = 'running'
+      AND NOT j.cancel_requested
+)
+UPDATE foliot_jobs
+SET state = 'scheduled', run_at = again.due_at,
+    rank = rank + CASE lane & 3 WHEN 3 THEN 0 ELSE again.due_at - run_at END, -- as in PostgreSQL
+    losses = losses + again.lost,
+    attempt = attempt - again.interrupted, session = NULL, deadline_at = NULL
+FROM again
+WHERE foliot_jobs.rowid = again.place
+RETURNING id;
+
+-- name: bury_jobs
+-- The last attempt failed: to the dead-letter queue.
+INSERT INTO foliot_dead (partition, id, fence, lane, priority, attempt, max_attempts, losses, generation,
+                         outbox, namespace, kind, queue, created_at, run_at, started_at, finished_at,
+                         timeout, session, key, limit_key, workflow, requires, reason,
+                         tags, ordering_key, fair_key, extras, payload)
+SELECT :partition, j.id, j.fence, j.lane, j.priority, j.attempt, j.max_attempts,
+       j.losses + (json_extract(f.value, '$[2]') = 'worker_lost'), j.generation,
+       j.outbox, j.namespace, j.kind, j.queue, j.created_at, j.run_at, j.claimed_at, :now,
+       j.timeout, j.session, j.key, j.limit_key, j.workflow, j.requires, json_extract(f.value, '$[2]'),
+       j.tags, j.ordering_key, j.fair_key, j.extras, j.payload
+FROM json_each(:outcomes) f CROSS JOIN foliot_jobs j
+WHERE j.partition = :partition AND j.id = json_extract(f.value, '$[0]')
+  AND j.fence = json_extract(f.value, '$[1]') AND j.session = :session AND j.state || '' = 'running'
+  AND NOT j.cancel_requested;
+DELETE FROM foliot_jobs
+WHERE rowid IN (
+    SELECT j.rowid FROM json_each(:outcomes) f CROSS JOIN foliot_jobs j
+    WHERE j.partition = :partition AND j.id = json_extract(f.value, '$[0]')
+      AND j.fence = json_extract(f.value, '$[1]') AND j.session = :session AND j.state || '' = 'running'
+      AND NOT j.cancel_requested)
+RETURNING id;
+
+-- name: cancel_failed_jobs
+-- A failed attempt of a job that was asked to end: it ends as cancelled, its attempt is kept.
+INSERT INTO foliot_history (partition, id, fence, priority, attempt, losses, generation, state,
+                            namespace, kind, queue, created_at, run_at, started_at, finished_at,
+                            session, key, workflow, reason,
+                            tags, ordering_key, fair_key, extras, payload)
+SELECT :partition, j.id, j.fence, j.priority, j.attempt, j.losses, j.generation, 'cancelled', j.namespace,
+       j.kind, j.queue, j.created_at, j.run_at, j.claimed_at, :now, j.session, j.key, j.workflow,
+       'requested', j.tags, j.ordering_key, j.fair_key, j.extras, j.payload
+FROM json_each(:outcomes) f CROSS JOIN foliot_jobs j
+WHERE j.partition = :partition AND j.id = json_extract(f.value, '$[0]')
+  AND j.fence = json_extract(f.value, '$[1]') AND j.session = :session AND j.state || '' = 'running'
+  AND j.cancel_requested;
+DELETE FROM foliot_jobs
+WHERE rowid IN (
+    SELECT j.rowid FROM json_each(:outcomes) f CROSS JOIN foliot_jobs j
+    WHERE j.partition = :partition AND j.id = json_extract(f.value, '$[0]')
+      AND j.fence = json_extract(f.value, '$[1]') AND j.session = :session AND j.state || '' = 'running'
+      AND j.cancel_requested)
+RETURNING id;
+
+-- name: release_jobs
+-- Given back unstarted: the attempt is not counted, the fence stays where it is. With a hold, it waits for
+-- somebody who can run it. A job that was asked to end follows in cancel_jobs.
+WITH released AS MATERIALIZED (
+    SELECT j.rowid AS place, json_extract(o.value, '$[2]') AS why
+    FROM json_each(:outcomes) o CROSS JOIN foliot_jobs j
+    WHERE j.partition = :partition AND j.id = json_extract(o.value, '$[0]')
+      AND j.fence = json_extract(o.value, '$[1]') AND j.session = :session AND j.state || '' = 'running'
+)
+UPDATE foliot_jobs
+SET state = CASE WHEN r.why IS NULL THEN 'ready' ELSE 'held' END, hold = r.why,
+    attempt = attempt - 1, session = NULL, claimed_at = NULL, deadline_at = NULL
+FROM released r
+WHERE foliot_jobs.rowid = r.place
+RETURNING id;
