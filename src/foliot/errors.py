@@ -14,6 +14,7 @@ FoliotError
 │   ├── SchemaOutdated               they are older
 │   └── SchemaNewer                  they are newer
 ├── SessionLost                      this process's lease ran out: its jobs belong to others
+├── NeverIdle                        jobs that are run by hand keep coming back
 ├── Retry                            raised by a handler: run me again later
 └── Cancel                           raised by a handler: end me as cancelled
 """
@@ -188,6 +189,17 @@ class SessionLost(FoliotError):
 
     def __init__(self, message: str = "the session's lease has run out") -> None:
         super().__init__(message)
+
+
+class NeverIdle(FoliotError):
+    """Where jobs are run by hand until there are none left, one kind keeps coming back."""
+
+    def __init__(self, kind: str, count: int, attempts: int) -> None:
+        self.kind = kind
+        super().__init__(
+            f"not idle after {attempts} attempts: {kind} keeps coming back, {count} of them are its own",
+            hint="if there is an end to it, give a higher limit",
+        )
 
 
 class Retry(FoliotError):

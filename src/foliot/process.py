@@ -154,6 +154,8 @@ _FAREWELL = 1.0  # seconds that a call to a store that does not answer gets to e
 class Life:
     """One session, from opening to closing or loss."""
 
+    _alone = False  # whether it may take all duties for its own
+
     def __init__(
         self,
         store: Store,
@@ -192,6 +194,19 @@ class Life:
         )
         asked = self._clock.monotonic()
         await self._store.sessions.open(session, lease=own.lease)
+        self._start_beating(asked)
+        self.opened = True
+        log.info(
+            "ready: %s, queues %s, %d kinds%s",
+            self._store.url,
+            ", ".join(own.queues) or "all",
+            len(kinds),
+            ", with duties" if self._role.duties else "",
+        )
+
+    def _start_beating(self, asked: float) -> None:
+        """`asked` is when the session was asked for."""
+        own = self._settings.worker
         self._heartbeat = Heartbeat(
             self._store.sessions.heart(self.session, lease=own.lease),
             self._clock,
@@ -203,14 +218,6 @@ class Life:
             on_beat=self._worker.beat if self._worker else _nothing,
         )
         self._heartbeat.start()
-        self.opened = True
-        log.info(
-            "ready: %s, queues %s, %d kinds%s",
-            self._store.url,
-            ", ".join(own.queues) or "all",
-            len(kinds),
-            ", with duties" if self._role.duties else "",
-        )
 
     async def live(self, stop: asyncio.Event) -> None:
         """Until `stop` is set, or the session is lost."""
@@ -307,8 +314,11 @@ class Life:
             clock=self._clock,
             ids=self._ids,
             target=self._role.target,
-            host=Host(self._trusted, self._watch.wake, self._announce, self._on_worn_out),
+            host=self._host(),
         )
+
+    def _host(self) -> Host:
+        return Host(self._trusted, self._watch.wake, self._announce, self._on_worn_out)
 
     def _make_scheduler(self) -> Scheduler | None:
         if not self._role.duties:
@@ -321,6 +331,7 @@ class Life:
             ids=self._ids,
             announce=self._announce,
             look=self._watch.wake,
+            alone=self._alone,
         )
 
 

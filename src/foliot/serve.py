@@ -13,8 +13,8 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 try:
@@ -40,6 +40,24 @@ def serve(
     left_behind = runner.run(_serve(role, settings, clock, ids, parent))
     if not left_behind:
         runner.close()  # it waits for every task, and some never end
+
+
+@asynccontextmanager
+async def embed(role: Role, settings: Settings, *, clock: Clock, ids: Ids) -> AsyncIterator[None]:
+    """A Process on the running loop of somebody else's program, from its first session to a stop in good order."""
+    living = asyncio.Event()
+    process = Process(role, settings, clock=clock, ids=ids, on_live=living.set)
+    running = asyncio.create_task(process.run())
+    first = asyncio.create_task(living.wait())
+    try:
+        await asyncio.wait([running, first], return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            running.result()  # it ended before it began: this says why
+        yield
+    finally:
+        first.cancel()
+        process.stop()
+        await running
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -49,6 +49,15 @@ def load_registry(target: str) -> Registry:
     return registry
 
 
+def place_of_app(app: object) -> str | None:
+    """Where an app that exists can be imported from, as a target; None where no module has it."""
+    for name, module in list(sys.modules.items()):
+        for attribute, value in list(vars(module).items()) if module is not None else ():
+            if value is app and name != "__main__":
+                return f"{name}:{attribute}"
+    return running_script()
+
+
 def running_script() -> str | None:
     """The script that was started with `python script.py`, as a target; None where there is none."""
     main = sys.modules.get("__main__")

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from asyncio import wrap_future
-from collections.abc import Callable, Coroutine, Iterable
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, ParamSpec, Protocol, Self, TypeVar, overload
 
 from foliot.client.function import JobFunction, Prepared, new_job
 from foliot.client.handle import Handle
+from foliot.client.inline import InlinePortal
 from foliot.client.portal import Portal
 from foliot.clock import Clock, SystemClock
 from foliot.commands import check_id
 from foliot.config import Settings, load
 from foliot.errors import InvalidValue
 from foliot.ids import Ids, JobId, slot_of_key
-from foliot.model.job import Priority
+from foliot.model.job import Job, Priority
 from foliot.model.lane import Lane, lane_of
 from foliot.model.retry import RetryPolicy
 from foliot.process import Role
 from foliot.registry import Registry, define
-from foliot.serve import serve
-from foliot.target import importing, running_script
+from foliot.serve import embed, serve
+from foliot.target import importing, place_of_app, running_script
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -46,12 +48,28 @@ class Foliot:
         settings: Settings | None = None,
         clock: Clock | None = None,
         ids: Ids | None = None,
+        inline: bool = False,
     ) -> None:
-        self.settings = settings or load(flags={"store.url": url}).settings
-        self.clock: Clock = clock or SystemClock()
-        self.ids = ids or Ids(clock=self.clock)
+        """`inline`: jobs run when they are submitted, in the calling thread, and nothing is stored. For tests."""
+        settings = settings or load(flags={"store.url": url}).settings
+        clock = clock or SystemClock()
+        ids = ids or Ids(clock=clock)
         self.registry = Registry()
-        self._portal = Portal(self.settings, clock=self.clock, ids=self.ids)
+        self._portal = Portal(settings, clock=clock, ids=ids)
+        if inline:
+            self._portal = InlinePortal(self.registry, settings)
+
+    @property
+    def settings(self) -> Settings:
+        return self._portal.settings
+
+    @property
+    def clock(self) -> Clock:
+        return self._portal.clock
+
+    @property
+    def ids(self) -> Ids:
+        return self._portal.ids
 
     @overload
     def job(
@@ -88,8 +106,7 @@ class Foliot:
         return self._handle(id, prepared)
 
     async def asubmit(self, prepared: Prepared) -> Handle[Any]:
-        from_portal = self._portal.submit([new_job(prepared, self)])
-        [id] = await wrap_future(from_portal)
+        [id] = await self._portal.asubmit([new_job(prepared, self)])
         return self._handle(id, prepared)
 
     def submit_many(self, prepared: Iterable[Prepared]) -> list[Handle[Any]]:
@@ -102,12 +119,18 @@ class Foliot:
         calls = self._checked(prepared)
         if not calls:
             return []
-        ids = await wrap_future(self._portal.submit([new_job(call, self) for call in calls]))
+        ids = await self._portal.asubmit([new_job(call, self) for call in calls])
         return [self._handle(id, call) for id, call in zip(ids, calls, strict=True)]
 
     def get(self, id: str) -> Handle[Any]:
         """The handle of a job that was submitted earlier or elsewhere."""
         return Handle(check_id(id), portal=self._portal, clock=self.clock)
+
+    def handle(self, job: Job) -> Handle[Any]:
+        """The handle of a job that was read; its result comes in the type of the function's annotation."""
+        definition = self.registry.get(job.kind)
+        returns = Any if definition is None else definition.returns
+        return Handle(job.id, portal=self._portal, clock=self.clock, returns=returns)
 
     def run_worker(self) -> None:
         """Run a worker in this process until it is told to stop (SIGTERM or Ctrl-C)."""
@@ -120,9 +143,46 @@ class Foliot:
         role = Role(self.registry, duties=self.settings.worker.scheduler, target=running_script())
         serve(role, self.settings, clock=self.clock, ids=self.ids)
 
+    @asynccontextmanager
+    async def worker(self) -> AsyncIterator[None]:
+        """Run a worker on this event loop for the length of a block: `async with app.worker():` in the lifespan of a
+        web service. In tests and in inline mode there is none: jobs run by hand."""
+        if self._portal.by_hand:
+            yield
+            return
+        role = Role(self.registry, duties=self.settings.worker.scheduler, target=place_of_app(self))
+        async with embed(role, self.settings, clock=self.clock, ids=self.ids):
+            yield
+
+    @contextmanager
+    def inline(self, *, reraise: bool = False) -> Iterator[None]:
+        """In this block jobs run when they are submitted, in the calling thread, and are stored in memory. With
+        `reraise`, `submit` raises what the function raised."""
+        with self.moved(InlinePortal(self.registry, self.settings, reraise=reraise)):
+            yield
+
+    @contextmanager
+    def moved(self, portal: Portal) -> Iterator[None]:
+        """In this block the app works through another portal: with its store, its clock, its ids."""
+        home, self._portal = self._portal, portal
+        try:
+            yield
+        finally:
+            self._portal = home
+            portal.close()
+
     def close(self) -> None:
         """Close the connections. What was submitted stays; the app opens again on its next use."""
         self._portal.close()
+
+    async def aclose(self) -> None:
+        await asyncio.to_thread(self.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
 
     def __enter__(self) -> Self:
         return self

@@ -94,12 +94,23 @@ class Handle(Generic[R]):
             except StoreUnavailable:
                 if timeout is None:
                     raise  # with a timeout there is time for it to come back
+            if self._portal.by_hand:
+                raise self._nobody_runs_it(timeout, state)
             waited = self._clock.monotonic() - started
             if timeout is not None and waited >= timeout:
                 raise ResultTimeout(self.id, timeout, state)
             left = pause if timeout is None else min(pause, timeout - waited)
             await self._clock.sleep(left)
             pause = min(pause * 1.5, _LAST_LOOK)
+
+    def _nobody_runs_it(self, timeout: float | None, state: JobState | None) -> FoliotError:
+        """Where jobs run by hand, to wait is to wait for ever."""
+        if timeout is not None:
+            return ResultTimeout(self.id, timeout, state)
+        return FoliotError(
+            f"job {self.id} is still {state}, and nobody runs jobs while this waits",
+            hint="call run_until_idle() or advance() before",
+        )
 
     def _decode(self, result: bytes) -> R:
         try:

@@ -34,6 +34,8 @@ _Waiting = tuple[Sequence[NewJob], Future[list[JobId]]]
 class Portal:
     """Opened by its first use; `close` ends its thread and its connections, and whoever still waits is told."""
 
+    by_hand = False  # whether jobs run only when somebody in this process says so
+
     def __init__(self, settings: Settings, *, clock: Clock, ids: Ids) -> None:
         self._settings = settings
         self._clock = clock
@@ -41,6 +43,18 @@ class Portal:
         self._start_over()
         # A forked child inherits the state and not the thread behind it.
         os.register_at_fork(after_in_child=_weakly(self._start_over))
+
+    @property
+    def settings(self) -> Settings:
+        return self._settings
+
+    @property
+    def clock(self) -> Clock:
+        return self._clock
+
+    @property
+    def ids(self) -> Ids:
+        return self._ids
 
     def _start_over(self) -> None:
         self._lock = threading.Lock()
@@ -72,6 +86,9 @@ class Portal:
                 self._flushing = True
                 loop.call_soon_threadsafe(self._start_flush)
         return done
+
+    async def asubmit(self, jobs: Sequence[NewJob]) -> list[JobId]:
+        return await asyncio.wrap_future(self.submit(jobs))
 
     async def store(self) -> Store:
         if self._store is None:

@@ -11,7 +11,7 @@ from foliot.ids import Ids, SessionId
 from foliot.loop import Loop
 from foliot.scheduler.admit import Admit
 from foliot.scheduler.kinds import Kinds
-from foliot.scheduler.partitions import Partitions
+from foliot.scheduler.partitions import AllPartitions, Partitions
 from foliot.scheduler.prune import Prune
 from foliot.scheduler.reap import Reap
 from foliot.scheduler.sweep import Sweep
@@ -29,9 +29,11 @@ class Scheduler:
         ids: Ids,
         announce: Callable[[Wake], None],
         look: Callable[[], None],
+        alone: bool = False,
     ) -> None:
         own = settings.scheduler
-        self.partitions = Partitions(store, session, clock=clock, ids=ids, term=own.term)
+        kind = AllPartitions if alone else Partitions
+        self.partitions = kind(store, session, clock=clock, ids=ids, term=own.term)
         self.admit = Admit(
             store,
             self.partitions,
@@ -57,6 +59,11 @@ class Scheduler:
         async with asyncio.TaskGroup() as group:
             for loop in self._loops():
                 group.create_task(loop.run())
+
+    async def tick(self) -> None:
+        """By hand: every duty once."""
+        for loop in self._loops():
+            await loop.tick()
 
     def _loops(self) -> tuple[Loop, ...]:
         return (self.partitions, self.admit, self.kinds, self.reap, self.prune, self.sweep)

@@ -47,5 +47,5 @@ def current_job() -> CurrentJob:
     except LookupError:
         raise FoliotError(
             "current_job() was called outside a job",
-            hint="in a test, call it in a function that a worker runs",
+            hint="in a test, call the function within foliot.testing.as_job()",
         ) from None

@@ -119,6 +119,18 @@ class Cycle:
             for _ in range(self._in_flight):
                 group.create_task(self._pump())
 
+    async def step(self) -> bool:
+        """The next trip, for who drives a worker by hand. False: there was nothing to take along."""
+        self._something.clear()
+        trip = self._next_trip()
+        if trip is not None:
+            await self._make(trip)
+        return trip is not None
+
+    async def wait(self) -> None:
+        """By hand as well: until something has ended, or there is news."""
+        await self._something.wait()
+
     def stop_claiming(self) -> None:
         self._claiming = False
 

@@ -16,7 +16,7 @@ from foliot.ids import Ids, JobId, SessionId
 from foliot.registry import Registry
 from foliot.store.port import Peek, Store, Wake
 from foliot.worker.cycle import Cycle
-from foliot.worker.slots import Slots
+from foliot.worker.slots import DEFAULT_STAGE, Slots, Stage
 
 log = logging.getLogger("foliot.worker")
 _RECONCILE_EVERY = 60.0
@@ -31,6 +31,7 @@ class Host(msgspec.Struct, frozen=True):
     look: Callable[[], None]
     announce: Callable[[Wake], None]
     wear_out: Callable[[], None]  # jobs that never end have taken all there is to run jobs with
+    stage: Stage = DEFAULT_STAGE
 
 
 class Worker:
@@ -72,6 +73,7 @@ class Worker:
             target=target,
             trusted=host.trusted,
             on_done=self._cycle.done,
+            stage=host.stage,
         )
         self._cycle.serve(self._slots)
         self._cancels = asyncio.Event()
@@ -99,6 +101,22 @@ class Worker:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._cycle.run())
             group.create_task(self._attend())
+
+    async def step(self) -> bool:
+        """By hand: one trip or, where there is none to make, a wait for what runs. False: nothing does."""
+        self._slots.look_at_the_clock()
+        if await self._cycle.step():
+            return True
+        if not self._slots.executing:
+            return False
+        await self._cycle.wait()
+        return True
+
+    def look_at_the_clock(self) -> None:
+        self._slots.look_at_the_clock()
+
+    def claim_no_more(self) -> None:
+        self._cycle.stop_claiming()
 
     async def stop(self, grace: float) -> None:
         """Leave nothing behind: what runs gets `grace` seconds to finish."""

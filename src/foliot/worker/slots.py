@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
+import msgspec
+
 from foliot.clock import Clock
 from foliot.config import Settings
 from foliot.ids import Ids, JobId
@@ -64,6 +66,21 @@ class Running:
         self.stopped_at = 0.0
 
 
+def _nothing(*_: object) -> None:
+    """Nobody asks."""
+
+
+class Stage(msgspec.Struct, frozen=True):
+    """For who drives a worker by hand: where sync functions run, and who is shown what starts and what fails."""
+
+    threads: Callable[..., Threads[Running]] = Threads
+    on_start: Callable[[ClaimedJob], None] = _nothing
+    on_failure: Callable[[ClaimedJob, BaseException], None] = _nothing
+
+
+DEFAULT_STAGE: Final = Stage()
+
+
 class Slots:
     def __init__(
         self,
@@ -75,6 +92,7 @@ class Slots:
         target: str | None,
         trusted: Callable[[], bool],
         on_done: Callable[[Outcome], None],
+        stage: Stage = DEFAULT_STAGE,
     ) -> None:
         self._registry = registry
         self._settings = settings
@@ -86,7 +104,8 @@ class Slots:
         self._on_done = on_done
         self._open = True
         self._loop = asyncio.get_running_loop()
-        self._threads: Threads[Running] = Threads(
+        self._stage = stage
+        self._threads: Threads[Running] = stage.threads(
             settings.worker.threads, self._run_in_thread, self._finish, self._failed
         )
         # Children that are free; without a target there is nothing that they could run.
@@ -172,6 +191,10 @@ class Slots:
             if stubborn and now - running.stopped_at > _PATIENCE:
                 self._leave(running)
 
+    def look_at_the_clock(self) -> None:
+        """By hand: end what is late now. Otherwise a timer does."""
+        self._timeouts.ring()
+
     def interrupt_all(self) -> None:
         """The time to finish is over. Async jobs are cancelled; threads are left behind."""
         for running in list(self.executing.values()):
@@ -246,6 +269,7 @@ class Slots:
         running = Running(job, definition)
         self.executing[job.id] = running
         self._waits_since.pop(job.id, None)
+        self._stage.on_start(job)
         if job.timeout is not None:
             self._timeouts.watch(job.id, job.timeout, running)
         if alone:
@@ -301,6 +325,7 @@ class Slots:
         # A cancelled task does not say why; whoever cancelled it has written the reason down.
         if running.stop_reason is not None and isinstance(error, asyncio.CancelledError):
             error = running.stop_reason
+        self._stage.on_failure(running.job, error)
         try:
             outcome = failure(
                 running.job,

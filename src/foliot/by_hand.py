@@ -1,0 +1,286 @@
+"""A worker and the scheduler's duties driven by hand: one job after the other, until there is nothing left to do.
+
+What `foliot.testing` and inline mode run jobs with. Everything is the engine's own: the store, the duties' ticks, the
+worker's trips, slots and outcomes. Only what waits for real time is left out: the heartbeat, the polls, the sleeps.
+Whoever drives decides when the clock moves.
+
+    run()    in the calling thread: async functions on an event loop of its own, sync functions while that loop rests
+    arun()   on the running event loop: async functions there, sync functions in a thread
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import Counter, deque
+from collections.abc import Callable
+from contextvars import copy_context
+from datetime import datetime
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from foliot.clock import Clock
+from foliot.config import Settings, StoreSettings
+from foliot.errors import Cancel, NeverIdle, Retry
+from foliot.ids import Ids
+from foliot.model.job import ClaimedJob, Outcome
+from foliot.process import Life, Role
+from foliot.registry import Registry
+from foliot.store.port import Store, Wake
+from foliot.worker.executors.thread import Threads
+from foliot.worker.run import Requested
+from foliot.worker.service import Host
+from foliot.worker.slots import Running, Stage
+
+LIMIT: Final = 1000  # attempts after which something is taken for endless
+_MEMORY: Final = "sqlite:///:memory:"
+_ENDLESS: Final = 36_500 * 86_400.0
+
+
+class MovableClock(Clock, Protocol):
+    def advance(self, seconds: float) -> datetime: ...
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """An attempt that failed, and what its function raised."""
+
+    job: ClaimedJob
+    error: BaseException
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """How far to go: with the clock standing still, until a time, or through all that is due at any time."""
+
+    until: datetime | None = None
+    through: bool = False
+    limit: int = LIMIT
+    reraise: bool = False
+
+
+def settings_in_memory(settings: Settings) -> Settings:
+    """The same for a store in memory that one driver has for itself: one job at a time, and nothing runs out."""
+    replace = msgspec.structs.replace
+    worker = replace(settings.worker, concurrency=1, threads=1, queues=(), lease=_ENDLESS)
+    return replace(
+        settings,
+        store=StoreSettings(url=_MEMORY),
+        worker=worker,
+        retention=replace(settings.retention, history=None),
+    )
+
+
+class CallingThread(Threads[Running]):
+    """Sync functions wait here until the thread that drives runs them itself."""
+
+    def __init__(
+        self,
+        limit: int,
+        run: Callable[[Running], Outcome],
+        finish: Callable[[Running, Outcome], None],
+        fail: Callable[[Running, BaseException], Outcome],
+    ) -> None:
+        super().__init__(limit, run, finish, fail)
+        self._given: deque[Running] = deque()
+        self.asked = asyncio.Event()
+
+    def submit(self, work: Running) -> None:
+        self.busy += 1
+        self._given.append(work)
+        self.asked.set()
+
+    def run_next(self, before_it_ends: Callable[[], None]) -> None:
+        work = self._given.popleft()
+        if not self._given:
+            self.asked.clear()
+        outcome = copy_context().run(self._run, work)
+        before_it_ends()
+        self.busy -= 1
+        self._finish(work, outcome)
+
+
+class ByHand(Life):
+    """A session without a heartbeat: it lasts as long as its driver wants."""
+
+    _alone = True
+
+    def __init__(
+        self,
+        store: Store,
+        role: Role,
+        settings: Settings,
+        *,
+        clock: Clock,
+        ids: Ids,
+        stage: Stage,
+    ) -> None:
+        self._stage = stage
+        self._news = False
+        super().__init__(store, role, settings, clock=clock, ids=ids, on_worn_out=_nothing)
+
+    async def run_ready(self, proceed: Callable[[], bool]) -> None:
+        """All that is due now, and all that comes of it. `proceed` is asked after every step."""
+        assert self._worker is not None and self._scheduler is not None
+        moved, going = True, proceed()
+        while going and (moved or self._news):
+            moved = self._news = False
+            await self._watch.tick()
+            await self._scheduler.tick()
+            await self._watch.tick()
+            while await self._worker.step():
+                moved = True
+                if going and not proceed():
+                    going = False
+                    self._worker.claim_no_more()
+
+    async def due_in(self) -> float | None:
+        """Seconds until something is due next."""
+        ahead = (await self._store.jobs.peek()).due_in.values()
+        return min(ahead, default=None)
+
+    def look_at_the_clock(self) -> None:
+        assert self._worker is not None
+        self._worker.look_at_the_clock()
+
+    async def close(self) -> None:
+        await self._close()
+
+    def _start_beating(self, asked: float) -> None:
+        """Nobody else is there who could take it for dead."""
+
+    def _trusted(self) -> bool:
+        return True
+
+    def _announce(self, wake: Wake) -> None:
+        self._news = True
+        super()._announce(wake)
+
+    def _host(self) -> Host:
+        return msgspec.structs.replace(super()._host(), stage=self._stage)
+
+
+class Driver:
+    """Runs what is in a store in memory."""
+
+    def __init__(
+        self, store: Store, registry: Registry, settings: Settings, *, clock: MovableClock, ids: Ids
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._settings = settings
+        self._clock = clock
+        self._ids = ids
+        self._life: ByHand | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._calling: CallingThread | None = None
+        self._plan = Plan()
+        self._kinds: Counter[str] = Counter()
+        self._trouble: BaseException | None = None
+        self.failures: list[Failure] = []
+
+    @property
+    def attempts(self) -> int:
+        """How many it has run."""
+        return self._kinds.total()
+
+    def run(self, plan: Plan) -> None:
+        """In this thread, which must have no running event loop."""
+        with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+            task = runner.get_loop().create_task(self._go(plan, self._in_this_thread))
+            while not runner.run(self._rest(task)):
+                assert self._calling is not None
+                self._calling.run_next(self._look_at_the_clock)
+            task.result()
+        if self._trouble is not None:
+            raise self._trouble
+
+    async def arun(self, plan: Plan) -> None:
+        await self._go(plan, Threads)
+        if self._trouble is not None:
+            raise self._trouble
+
+    def clock_moved(self) -> None:
+        """Called by a running job, from any thread: others, or itself, may be late now."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._look_at_the_clock)
+
+    async def _go(self, plan: Plan, threads: Callable[..., Threads[Running]]) -> None:
+        self._plan = plan
+        self._loop = asyncio.get_running_loop()
+        life = self._life = ByHand(
+            self._store,
+            Role(self._registry),
+            self._settings,
+            clock=self._clock,
+            ids=self._ids,
+            stage=Stage(threads, self._start, self._fail),
+        )
+        await life.open()
+        try:
+            await life.run_ready(self._proceed)
+            while self._proceed() and await self._leap(plan):
+                await life.run_ready(self._proceed)
+        finally:
+            self._life = self._loop = None
+            await life.close()
+
+    async def _leap(self, plan: Plan) -> bool:
+        """Move the clock to what is due next, or to the end. False if it is there already."""
+        assert self._life is not None
+        if plan.until is None:
+            left = math.inf if plan.through else 0.0
+        else:
+            left = (plan.until - self._clock.now()).total_seconds()
+        due = await self._life.due_in()
+        step = due if due is not None and 0 < due <= left else left
+        if not 0 < step < math.inf:
+            return False
+        # Not a microsecond too short: then it would not be due yet.
+        self._clock.advance(math.ceil(step * 1e6) / 1e6)
+        return True
+
+    def _in_this_thread(self, *args: Any) -> CallingThread:
+        self._calling = CallingThread(*args)
+        return self._calling
+
+    async def _rest(self, task: asyncio.Task[None]) -> bool:
+        """Until it is done, or a sync function waits to be run by this thread. Whether it is done."""
+        await asyncio.sleep(0)  # for the first time: it has not begun
+        asked = asyncio.ensure_future(self._calling.asked.wait() if self._calling else task)
+        await asyncio.wait([task, asked], return_when=asyncio.FIRST_COMPLETED)
+        if asked is not task:
+            asked.cancel()
+        return task.done()
+
+    def _look_at_the_clock(self) -> None:
+        if self._life is not None:
+            self._life.look_at_the_clock()
+
+    def _start(self, job: ClaimedJob) -> None:
+        self._kinds[job.kind] += 1
+
+    def _fail(self, job: ClaimedJob, error: BaseException) -> None:
+        failure = Failure(job, error)
+        self.failures.append(failure)
+        if self._trouble is None and _ends_the_run(error, reraise=self._plan.reraise):
+            self._trouble = error
+
+    def _proceed(self) -> bool:
+        if self._trouble is None and self.attempts > self._plan.limit:
+            [(kind, count)] = self._kinds.most_common(1)
+            self._trouble = NeverIdle(kind, count, self.attempts)
+        return self._trouble is None
+
+
+def _ends_the_run(error: BaseException, *, reraise: bool) -> bool:
+    """What a job's function raised, and the caller should see. What it raised on purpose is no error; Ctrl-C and
+    a verdict of the test itself are none of the job's business."""
+    if isinstance(error, Retry | Cancel | Requested | asyncio.CancelledError):
+        return False
+    if reraise or isinstance(error, NeverIdle):
+        return True
+    return not isinstance(error, Exception | SystemExit | GeneratorExit)
+
+
+def _nothing() -> None:
+    """Threads that do not end keep their driver, not others."""
