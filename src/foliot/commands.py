@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from foliot.errors import InvalidValue, UnknownJob
-from foliot.ids import JobId, is_job_id, partition_of
+from foliot.ids import JobId, is_job_id, mark_of, partition_of
 from foliot.model.job import Job, JobState, NewJob
 from foliot.store.port import Store, Wake
 
@@ -30,6 +30,7 @@ async def cancel(store: Store, id: str) -> JobState:
     if found[known] is JobState.RUNNING:
         store.wake(Wake(cancel=True))
         return JobState.RUNNING
+    store.wake(Wake(ended=(mark_of(known),)))
     return JobState.CANCELLED
 
 

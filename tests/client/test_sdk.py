@@ -450,7 +450,7 @@ class TestThePortal:
         threads = [threading.Thread(target=submit) for _ in range(3)]
         for thread in threads:
             thread.start()
-        while len(app._portal._waiting) < 1:
+        while not app._portal._flushing:
             pass
         app.close()
         for thread in threads:

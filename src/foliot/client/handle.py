@@ -21,8 +21,7 @@ from foliot.ids import JobId
 from foliot.model.job import Attempt, Job, JobState
 
 R = TypeVar("R")
-_FIRST_LOOK: Final = 0.002
-_LAST_LOOK: Final = 0.25
+_AGAIN: Final = 0.25  # seconds before the attempts of a dead job are asked for again, in an outage
 
 
 class Handle(Generic[R]):
@@ -83,27 +82,26 @@ class Handle(Generic[R]):
 
     async def _result(self, timeout: float | None) -> R:
         started = self._clock.monotonic()
-        pause = _FIRST_LOOK
+        job = await self._wait(timeout)
         while True:
-            state = None
             try:
-                job = await self._get()
-                if job.state.final:
-                    return await self._outcome(job)
-                state = job.state
+                return await self._outcome(job)
             except StoreUnavailable:
                 if timeout is None:
                     raise  # with a timeout there is time for it to come back
-            if self._portal.by_hand:
-                raise self._nobody_runs_it(timeout, state)
-            waited = self._clock.monotonic() - started
-            if timeout is not None and waited >= timeout:
-                raise ResultTimeout(self.id, timeout, state)
-            left = pause if timeout is None else min(pause, timeout - waited)
-            await self._clock.sleep(left)
-            pause = min(pause * 1.5, _LAST_LOOK)
+                if self._clock.monotonic() - started >= timeout:
+                    raise ResultTimeout(self.id, timeout) from None
+            await self._clock.sleep(_AGAIN)
 
-    def _nobody_runs_it(self, timeout: float | None, state: JobState | None) -> FoliotError:
+    async def _wait(self, timeout: float | None) -> Job:
+        if not self._portal.by_hand:
+            return await self._portal.wait(self.id, timeout)
+        job = await self._get()
+        if not job.state.final:
+            raise self._nobody_runs_it(timeout, job.state)
+        return job
+
+    def _nobody_runs_it(self, timeout: float | None, state: JobState) -> FoliotError:
         """Where jobs run by hand, to wait is to wait for ever."""
         if timeout is not None:
             return ResultTimeout(self.id, timeout, state)

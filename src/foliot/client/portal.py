@@ -16,11 +16,12 @@ from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
 from foliot import commands
-from foliot.clock import Clock
+from foliot.client.waiter import Waiter
+from foliot.clock import Clock, SystemClock
 from foliot.config import Settings
 from foliot.errors import FoliotError, StoreUnavailable
 from foliot.ids import Ids, JobId
-from foliot.model.job import NewJob
+from foliot.model.job import Job, NewJob
 from foliot.store.open import open_store
 from foliot.store.port import Store
 
@@ -66,10 +67,16 @@ class Portal:
         self._flushing = False
         self._closing = False
         self._tasks: set[asyncio.Task[Any]] = set()  # of ours; the store has its own
+        self._waiter: Waiter | None = None
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run it on the portal's loop and wait; for synchronous callers."""
-        return self._schedule(work).result()
+        future = self._schedule(work)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # Ctrl-C: nobody waits any more
+            raise
 
     async def acall(self, work: Coroutine[Any, Any, T]) -> T:
         return await asyncio.wrap_future(self._schedule(work))
@@ -101,6 +108,17 @@ class Portal:
                     )
         return self._store
 
+    async def wait(self, id: JobId, timeout: float | None) -> Job:
+        """The job, when it has ended; on the portal's loop. Everybody's waiting is done together."""
+        return await self.waiter.wait(id, timeout)
+
+    @property
+    def waiter(self) -> Waiter:
+        if self._waiter is None:
+            # Waiting takes real time, whatever clock the jobs are judged by.
+            self._waiter = Waiter(self.store, self._start_task, clock=SystemClock(), ids=self._ids)
+        return self._waiter
+
     def close(self) -> None:
         with self._lock:
             loop, thread = self._loop, self._thread
@@ -125,6 +143,7 @@ class Portal:
         _fail(waiting, StoreUnavailable("the app was closed before the job was sent"))
         self._closing = False
         store, self._store, self._opening = self._store, None, None
+        self._waiter = None
         if store is not None:
             await store.close()
 
@@ -156,7 +175,10 @@ class Portal:
         return self._loop
 
     def _start_flush(self) -> None:
-        task = asyncio.get_running_loop().create_task(self._flush())
+        self._start_task(self._flush())
+
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

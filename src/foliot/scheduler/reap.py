@@ -49,6 +49,6 @@ class Reap(Loop):
             )
             if reaped.total:
                 log.warning("reaped in partition %d: %s", partition, reaped)
-                self._announce(Wake(due=True))
+                self._announce(Wake(due=True, changed=bool(reaped.dead or reaped.cancelled)))
             again |= reaped.total >= self._batch
         return 0.0 if again else self.ids.jitter(self._every)

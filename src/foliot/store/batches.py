@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeVar
+
+from foliot.ids import JobId, partition_of
 
 Item = TypeVar("Item")
 
@@ -24,3 +26,11 @@ def chunks(
         weight += size
     if start < len(items):
         yield items[start:]
+
+
+def by_partition(ids: Iterable[JobId], partitions: int) -> dict[int, list[JobId]]:
+    """Which of them live where."""
+    found: dict[int, list[JobId]] = {}
+    for id in ids:
+        found.setdefault(partition_of(id, partitions), []).append(id)
+    return found

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from foliot.ids import JobId, SessionId
+from foliot.ids import JobId, Mark, SessionId
 from foliot.model.job import Attempt, ClaimedJob, Job, JobState, NewJob, Outcome
 from foliot.model.lane import Lane
 from foliot.model.session import NewSession, Session
@@ -72,6 +72,21 @@ class Wake(msgspec.Struct, frozen=True):
     ready: tuple[tuple[int, int], ...] = ()  # (partition, lane number)
     due: bool = False  # a scheduled job, perhaps earlier than the next known one
     cancel: bool = False
+    changed: bool = False  # something, and nobody says what
+    awaited: tuple[Mark, ...] = ()  # somebody waits for the end of these jobs
+    ended: tuple[Mark, ...] = ()  # and here it is
+
+
+def together(one: Wake, other: Wake) -> Wake:
+    """Both, as one hint."""
+    return Wake(
+        tuple(dict.fromkeys(one.ready + other.ready)),
+        one.due or other.due,
+        one.cancel or other.cancel,
+        one.changed or other.changed,
+        one.awaited + other.awaited,
+        one.ended + other.ended,
+    )
 
 
 class Queue(msgspec.Struct, frozen=True):
@@ -174,6 +189,10 @@ class Jobs(Protocol):
         """Of these, the ones that have ended. Only reads."""
         ...
 
+    async def live(self, ids: Sequence[JobId]) -> dict[JobId, JobState]:
+        """Of these, the ones that have not ended, and their states. Only reads."""
+        ...
+
     async def attempts(self, id: JobId) -> list[Attempt]:
         """The attempts that did not succeed, first first. Only reads."""
         ...
@@ -268,8 +287,9 @@ class Store(Protocol):
     @property
     def upkeep(self) -> Upkeep: ...
 
-    async def listen(self, hear: Callable[[Wake], None]) -> None:
-        """Call `hear` on this event loop for every hint, from any process, until the store is closed."""
+    async def listen(self, hear: Callable[[Wake], None]) -> bool:
+        """Call `hear` on this event loop for every hint, from any process, until the store is closed.
+        False: no hint can come, polling is all there is."""
         ...
 
     def wake(self, wake: Wake) -> None:

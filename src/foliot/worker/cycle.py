@@ -25,6 +25,7 @@ from foliot.ids import Ids, SessionId, partition_of
 from foliot.model.job import ClaimedJob, End, Outcome
 from foliot.model.lane import Lane
 from foliot.store.port import Peek, Share, Store, Wake
+from foliot.worker.awaited import Awaited
 from foliot.worker.doubts import Doubt, Doubts
 from foliot.worker.slots import Slots
 
@@ -77,6 +78,7 @@ class Cycle:
         self._hot: dict[int, dict[int, int]] = {}
         self._outcomes: dict[int, list[Outcome]] = {}
         self._doubts = Doubts()
+        self._awaited = Awaited(clock)
         self._news = 0
         self._turn = 0
         self._flying = 0
@@ -104,6 +106,8 @@ class Cycle:
                 self._heat(partition, number)
             elif number not in self._foreign:
                 self._look()
+        if wake.awaited:
+            self._awaited.add(wake.awaited)
 
     def see(self, peek: Peek) -> None:
         for partition, lane in peek.ready:
@@ -262,6 +266,8 @@ class Cycle:
             self._take(cycle.claimed, since=trip.at)
         if any(self._concerns_others(outcome) for outcome in trip.outcomes):
             self._announce(Wake(due=True))
+        if self._awaited and (ended := self._awaited.ended(trip.outcomes)):
+            self._announce(Wake(ended=ended))
         return True
 
     def _take(self, jobs: Sequence[ClaimedJob], *, since: float) -> None:

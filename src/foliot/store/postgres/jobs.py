@@ -13,7 +13,7 @@ from foliot.ids import JobId, SessionId, milliseconds_of, partition_of
 from foliot.model.job import Attempt, End, Job, JobState, NewJob, Outcome
 from foliot.model.lane import Lane
 from foliot.store import rows
-from foliot.store.batches import chunks
+from foliot.store.batches import by_partition, chunks
 from foliot.store.port import DEADLINE_GRACE, Cycle, Peek, Reaped, RunningJob, Share
 from foliot.store.postgres.arrays import blobs, numbers, optional_numbers, texts, words
 from foliot.store.postgres.connection import Connections, Step, Values
@@ -165,11 +165,8 @@ class PostgresJobs:
         return rows.job(found[0], rows.as_is, _names) if found else None
 
     async def ended(self, ids: Sequence[JobId]) -> list[Job]:
-        by_partition: dict[int, list[JobId]] = {}
-        for id in ids:
-            by_partition.setdefault(partition_of(id, self._partitions), []).append(id)
         jobs: list[Job] = []
-        for partition, some in by_partition.items():
+        for partition, some in by_partition(ids, self._partitions).items():
             values: Values = {
                 "partition": partition,
                 "ids": words(some),
@@ -179,6 +176,14 @@ class PostgresJobs:
             found = await self._connections.read(SQL["list_ended_jobs"], values)
             jobs.extend(rows.job(row, rows.as_is, _names) for row in found)
         return jobs
+
+    async def live(self, ids: Sequence[JobId]) -> dict[JobId, JobState]:
+        states: dict[JobId, JobState] = {}
+        for partition, some in by_partition(ids, self._partitions).items():
+            values: Values = {"partition": partition, "ids": words(some)}
+            found = await self._connections.read(SQL["list_live_jobs"], values)
+            states.update((JobId(id), JobState(state)) for id, state in found)
+        return states
 
     async def attempts(self, id: JobId) -> list[Attempt]:
         values: Values = {"partition": partition_of(id, self._partitions), "id": id}

@@ -5,22 +5,26 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from itertools import islice
 from typing import Any, Final, Protocol
 
+import msgspec
 import psycopg
 from psycopg import AsyncConnection
 
 from foliot.clock import Clock
 from foliot.errors import FoliotError
-from foliot.ids import Ids
-from foliot.store.port import Wake
+from foliot.ids import MARK, Ids, Mark
+from foliot.store.port import Wake, together
 from foliot.store.postgres.connection import Connections
 from foliot.store.sql import parse_statement
 
 CHANNEL: Final = "foliot"
 _NOTIFY: Final = parse_statement("notify", "SELECT pg_notify(:channel, :payload)")
+_NOTHING: Final = Wake()
 _QUIET: Final = 0.002  # seconds between two notifications of one process
 _LONGEST: Final = 64  # lanes named in one notification; more are found by looking
+_MARKS: Final = 600  # jobs named in one; more go with the next, for 8000 bytes is all it may have
 _CHECK: Final = 15.0  # seconds of silence before the listener makes sure that it is still connected
 
 log = logging.getLogger("foliot.store")
@@ -36,15 +40,16 @@ class Notifier:
     def __init__(self, connections: Connections, clock: Clock) -> None:
         self._connections = connections
         self._clock = clock
-        self._ready: set[tuple[int, int]] = set()
-        self._due = False
-        self._cancel = False
+        self._wake = Wake()
+        # In order, each once; as many as fit go with one notification.
+        self._awaited: dict[Mark, None] = {}
+        self._ended: dict[Mark, None] = {}
         self._sending: asyncio.Task[None] | None = None
 
     def add(self, wake: Wake) -> None:
-        self._ready.update(wake.ready)
-        self._due |= wake.due
-        self._cancel |= wake.cancel
+        self._wake = together(self._wake, msgspec.structs.replace(wake, awaited=(), ended=()))
+        self._awaited.update(dict.fromkeys(wake.awaited))
+        self._ended.update(dict.fromkeys(wake.ended))
         if self._sending is None or self._sending.done():
             self._sending = asyncio.get_running_loop().create_task(self._send())
 
@@ -53,9 +58,11 @@ class Notifier:
             await asyncio.gather(self._sending, return_exceptions=True)
 
     async def _send(self) -> None:
-        while self._ready or self._due or self._cancel:
-            payload = encode(self._ready, due=self._due, cancel=self._cancel)
-            self._ready, self._due, self._cancel = set(), False, False
+        while self._wake != _NOTHING or self._awaited or self._ended:
+            ended = _take(self._ended, _MARKS)
+            awaited = _take(self._awaited, _MARKS - len(ended))
+            payload = encode(msgspec.structs.replace(self._wake, awaited=awaited, ended=ended))
+            self._wake = _NOTHING
             try:
                 await self._connections.read(_NOTIFY, {"channel": CHANNEL, "payload": payload})
             except (FoliotError, psycopg.Error) as error:
@@ -98,7 +105,7 @@ class Listener:
                     self._on_change(connected=True)
                     connected.set()
                     wait = 0.1
-                    hear(Wake(due=True, cancel=True))  # whatever was said meanwhile
+                    hear(Wake(due=True, cancel=True, changed=True))  # whatever was said meanwhile
                     await self._hear(connection, hear)
             except (psycopg.Error, OSError) as error:
                 self._on_change(connected=False)
@@ -115,25 +122,49 @@ class Listener:
                 await connection.execute("SELECT 1")
 
 
-def encode(ready: set[tuple[int, int]], *, due: bool, cancel: bool) -> str:
-    words = [f"{partition}:{lane}" for partition, lane in sorted(ready)[:_LONGEST]]
-    if due or len(ready) > _LONGEST:
+def encode(wake: Wake) -> str:
+    lanes = sorted(set(wake.ready))
+    words = [f"{partition}:{lane}" for partition, lane in lanes[:_LONGEST]]
+    if wake.due or len(lanes) > _LONGEST:
         words.append("due")
-    if cancel:
+    if wake.cancel:
         words.append("cancel")
+    if wake.changed:
+        words.append("changed")
+    if wake.awaited:
+        words.append("awaited=" + "".join(wake.awaited))
+    if wake.ended:
+        words.append("ended=" + "".join(wake.ended))
     return " ".join(words)
 
 
 def decode(payload: str) -> Wake:
     """Anything that is not understood is read as: look for yourself."""
     ready: list[tuple[int, int]] = []
-    due = cancel = False
+    flags = dict.fromkeys(("due", "cancel", "changed"), False)
+    marks: dict[str, tuple[Mark, ...]] = {"awaited": (), "ended": ()}
     for word in payload.split():
         partition, colon, lane = word.partition(":")
+        name, equals, some = word.partition("=")
         if colon and partition.isdigit() and lane.lstrip("-").isdigit():
             ready.append((int(partition), int(lane)))
-        elif word == "cancel":
-            cancel = True
+        elif equals and name in marks:
+            marks[name] = tuple(Mark(some[at : at + MARK]) for at in range(0, len(some), MARK))
         else:
-            due = True
-    return Wake(tuple(ready), due, cancel)
+            flags[word if word in flags else "due"] = True
+    return Wake(
+        tuple(ready),
+        flags["due"],
+        flags["cancel"],
+        flags["changed"],
+        marks["awaited"],
+        marks["ended"],
+    )
+
+
+def _take(marks: dict[Mark, None], most: int) -> tuple[Mark, ...]:
+    """The first of them, which they then no longer hold."""
+    taken = tuple(islice(marks, most))
+    for mark in taken:
+        del marks[mark]
+    return taken

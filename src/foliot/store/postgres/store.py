@@ -46,14 +46,15 @@ class PostgresStore:
         self._notifier = Notifier(connections, clock)
         self._listener: Listener | None = None
 
-    async def listen(self, hear: Callable[[Wake], None]) -> None:
+    async def listen(self, hear: Callable[[Wake], None]) -> bool:
         # LISTEN belongs to a session, so through a pooler there is nobody to hear it: polling does.
         direct = self._settings.listen_url
         if self._connections.pooled and direct is None:
-            return
+            return False
         conninfo = direct or self._connections.conninfo
         self._listener = Listener(conninfo, self._clock, self._ids, self._listening)
         await self._listener.start(hear)
+        return True
 
     def wake(self, wake: Wake) -> None:
         self._notifier.add(wake)

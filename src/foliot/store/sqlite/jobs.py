@@ -13,6 +13,7 @@ from foliot.ids import JobId, SessionId, partition_of
 from foliot.model.job import Attempt, Job, JobState, NewJob, Outcome
 from foliot.model.lane import Lane
 from foliot.store import rows
+from foliot.store.batches import by_partition
 from foliot.store.port import Cycle, Peek, Reaped, RunningJob, Share
 from foliot.store.sql import JOB_FILES
 from foliot.store.sqlite.batches import Rows, Values, execute, load_parts, submissions, to_json
@@ -160,16 +161,21 @@ class SqliteJobs:
         return rows.job(found[0], from_microseconds, _names) if found else None
 
     async def ended(self, ids: Sequence[JobId]) -> list[Job]:
-        by_partition: dict[int, list[JobId]] = {}
-        for id in ids:
-            by_partition.setdefault(partition_of(id, self._partitions), []).append(id)
         jobs: list[Job] = []
-        for partition, some in by_partition.items():
+        for partition, some in by_partition(ids, self._partitions).items():
             found = await self._read(
                 "list_ended_jobs", {"partition": partition, "ids": to_json(some)}
             )
             jobs.extend(rows.job(row, from_microseconds, _names) for row in found)
         return jobs
+
+    async def live(self, ids: Sequence[JobId]) -> dict[JobId, JobState]:
+        states: dict[JobId, JobState] = {}
+        for partition, some in by_partition(ids, self._partitions).items():
+            values: Values = {"partition": partition, "ids": to_json(some)}
+            found = await self._read("list_live_jobs", values)
+            states.update((JobId(id), JobState(state)) for id, state in found)
+        return states
 
     async def attempts(self, id: JobId) -> list[Attempt]:
         values: Values = {"partition": partition_of(id, self._partitions), "id": id}

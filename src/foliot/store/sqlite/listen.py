@@ -13,12 +13,14 @@ from sqlite3 import Connection
 from typing import Final
 
 from foliot.errors import FoliotError
-from foliot.store.port import Wake
+from foliot.store.port import Wake, together
 from foliot.store.sqlite.connection import Connections, Request
 
 _PAUSE: Final = 0.002  # seconds between two looks at the file
 _RECONNECT: Final = 1.0  # seconds before another try, when looking has failed
-_CHANGED: Final = Wake(due=True, cancel=True)  # what a change of the file says: look for yourself
+_CHANGED: Final = Wake(
+    due=True, cancel=True, changed=True
+)  # what a change of the file says: look for yourself
 
 log = logging.getLogger("foliot.store")
 
@@ -35,7 +37,7 @@ class Ear:
     def tell(self, wake: Wake) -> None:
         with self._lock:
             first = self._pending is None
-            self._pending = wake if self._pending is None else _together(self._pending, wake)
+            self._pending = wake if self._pending is None else together(self._pending, wake)
         if first:
             try:
                 self._loop.call_soon_threadsafe(self._deliver)
@@ -113,8 +115,3 @@ class Listener:
 
 def _version(connection: Connection) -> int:
     return int(connection.execute("PRAGMA data_version").fetchone()[0])
-
-
-def _together(one: Wake, other: Wake) -> Wake:
-    ready = tuple(dict.fromkeys(one.ready + other.ready))
-    return Wake(ready, one.due or other.due, one.cancel or other.cancel)

@@ -36,11 +36,12 @@ class SqliteStore:
         self._ears: list[Ear] = []
         self._listener: Listener | None = None
 
-    async def listen(self, hear: Callable[[Wake], None]) -> None:
+    async def listen(self, hear: Callable[[Wake], None]) -> bool:
         self._ears.append(Ear(asyncio.get_running_loop(), hear))
         if self._listener is None and self._connections.file.path is not None:
             self._listener = Listener(self._connections, self._tell)
         self.upkeep.listening = True
+        return True
 
     def wake(self, wake: Wake) -> None:
         self._tell(wake)

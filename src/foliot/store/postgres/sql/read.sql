@@ -67,6 +67,9 @@ SELECT id::text, kind, 'dead', queue, namespace, priority, attempt, losses, gene
        tags, ordering_key, fair_key, requires, NULL::timestamptz, max_attempts, timeout, extras, NULL, NULL
 FROM foliot.dead WHERE partition = :partition AND id = ANY (:ids::uuid[]);
 
+-- name: list_live_jobs
+SELECT id::text, state FROM foliot.jobs WHERE partition = :partition AND id = ANY (:ids::uuid[]);
+
 -- name: list_attempts
 SELECT attempt, fence, outcome, error, traceback, session::text, started_at, finished_at
 FROM foliot.attempts WHERE partition = :partition AND job = :id ORDER BY fence;

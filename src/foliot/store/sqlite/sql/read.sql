@@ -67,6 +67,9 @@ SELECT id, kind, 'dead', queue, namespace, priority, attempt, losses, generation
        tags, ordering_key, fair_key, requires, NULL, max_attempts, timeout, extras, NULL, NULL
 FROM foliot_dead WHERE partition = :partition AND id IN (SELECT value FROM json_each(:ids));
 
+-- name: list_live_jobs
+SELECT id, state FROM foliot_jobs WHERE partition = :partition AND id IN (SELECT value FROM json_each(:ids));
+
 -- name: list_attempts
 SELECT attempt, fence, outcome, error, traceback, session, started_at, finished_at
 FROM foliot_attempts WHERE partition = :partition AND job = :id ORDER BY fence;
