@@ -155,3 +155,14 @@ def test_what_cannot_be_measured_is_refused(
     monkeypatch.chdir(tmp_path)
     assert main(["bench", *arguments]) == 2
     assert not list(tmp_path.iterdir())
+
+
+def test_waiters_reports_what_waiting_costs_and_how_soon_it_ends(bench: Bench, url: str) -> None:
+    kind = "sync" if url.startswith("sqlite") else "async"
+    report = bench("waiters", "--handles", "20", "--seconds", "1", "--gap", "0", "--kind", kind)
+    check_surroundings(report)
+    assert report["statements_per_second"] > 0
+    most = report["latency_ms"].pop("max")
+    check_percentiles(report["latency_ms"])
+    assert most >= report["latency_ms"]["p99"]
+    assert report["settings"]["handles"] == 20

@@ -155,6 +155,22 @@ async def test_ended_gives_the_ended_ones_of_all_partitions(world: World) -> Non
     assert await world.store.jobs.ended([]) == []
 
 
+async def test_live_gives_the_states_of_those_that_have_not_ended(world: World) -> None:
+    session = await world.open_session()
+    expected = {}
+    ids = [world.new_job().id]
+    for partition in range(world.store.partitions):
+        world.partition = partition
+        job = await world.run(session)
+        await world.end(session, job)
+        expected[(await world.run(session)).id] = JobState.RUNNING
+        expected[await world.submit(queue="idle")] = JobState.READY
+        expected[await world.submit(delay=60.0)] = JobState.SCHEDULED
+        ids.append(job.id)
+    assert await world.store.jobs.live([*ids, *expected]) == expected
+    assert await world.store.jobs.live([]) == {}
+
+
 async def test_attempts_come_first_first(world: World) -> None:
     session = await world.open_session()
     id = await world.submit()

@@ -7,7 +7,9 @@ import asyncio
 import pytest
 
 from foliot.clock import SystemClock
-from foliot.store.port import Wake
+from foliot.ids import Mark, mark_of
+from foliot.store.port import Wake, together
+from foliot.store.postgres.listen import decode, encode
 from support.stores import World
 
 pytestmark = pytest.mark.anyio
@@ -45,3 +47,57 @@ async def test_many_hints_at_once_do_no_harm(world: World) -> None:
         world.store.wake(Wake(((world.partition, number),)))
     await world.submit()
     world.store.wake(Wake(cancel=True))
+
+
+async def test_marks_reach_who_listens_however_many(world: World) -> None:
+    """Of SQLite, who listens to the same open store: other processes see that the file has changed."""
+    listening = world.store if world.place.engine == "sqlite" else await world.another_store()
+    heard: list[Wake] = []
+    all_there = asyncio.Event()
+    ended = tuple(mark_of(world.new_job().id) for _ in range(1500))
+    awaited = tuple(mark_of(world.new_job().id) for _ in range(1500))
+
+    def hear(wake: Wake) -> None:
+        heard.append(wake)
+        if sum(len(wake.ended) + len(wake.awaited) for wake in heard) == 3000:
+            all_there.set()
+
+    assert await listening.listen(hear) is not _pooled(world)
+    world.store.wake(Wake(awaited=awaited, ended=ended))
+    if _pooled(world):
+        return
+    async with asyncio.timeout(5):
+        await all_there.wait()
+    assert {mark for wake in heard for mark in wake.ended} == set(ended)
+    assert {mark for wake in heard for mark in wake.awaited} == set(awaited)
+
+
+@pytest.mark.parametrize(
+    "wake",
+    [
+        Wake(),
+        Wake(due=True),
+        Wake(((3, -42), (5, 7)), cancel=True, changed=True),
+        Wake(awaited=(Mark("0123456789"[:9]), Mark("abcdefabc")), ended=(Mark("fffffffff"),)),
+    ],
+)
+def test_a_notification_is_read_as_it_was_written(wake: Wake) -> None:
+    assert decode(encode(wake)) == wake
+
+
+def test_a_full_notification_fits() -> None:
+    marks = tuple(Mark(f"{number:09x}") for number in range(600))
+    lanes = tuple((4095, -(2**63) + number) for number in range(500))
+    full = Wake(lanes, due=True, cancel=True, changed=True, awaited=marks)
+    assert len(encode(full)) < 8000
+
+
+def test_what_is_not_understood_means_look_for_yourself() -> None:
+    assert decode("next=1,2,3 something") == Wake(due=True)
+
+
+def test_hints_together_say_what_each_says() -> None:
+    one = Wake(((0, 1),), due=True, awaited=(Mark("a" * 9),))
+    other = Wake(((0, 1), (1, 2)), changed=True, ended=(Mark("b" * 9),))
+    both = Wake(((0, 1), (1, 2)), due=True, changed=True, awaited=one.awaited, ended=other.ended)
+    assert together(one, other) == both

@@ -45,6 +45,14 @@ async def note_moment(n: int, sheet: str, moments_of: str) -> None:
     calls(sheet)[n] += 1
 
 
+@app.job(kind="bench.rest", queue=QUEUE, max_attempts=1)
+async def rest(n: int, seconds: float, moments_of: str) -> int:
+    """Take so long, and note when that was over."""
+    await app.clock.sleep(seconds)
+    moments(moments_of)[n] = app.clock.monotonic()
+    return n
+
+
 @app.job(kind="bench.usage", queue=QUEUE, max_attempts=1)
 async def usage() -> Usage:
     """What the process that runs this has used so far."""

@@ -145,6 +145,41 @@ def latency(
     _show(run_latency(settings, Plan(jobs=jobs, gap=gap, force=force), _say), options)
 
 
+def waiters(
+    *,
+    handles: int = 1000,
+    kind: Literal["async", "sync"] = "async",
+    seconds: float = 10.0,
+    gap: float = 0.01,
+    force: Switch = False,
+    options: Options = DEFAULT_OPTIONS,
+) -> None:
+    """What many handles that wait for their results cost the store, and how soon they return.
+
+    Parameters
+    ----------
+    handles
+        How many wait.
+    kind
+        Tasks that wait, or threads.
+    seconds
+        How long all of them wait before the first job ends.
+    gap
+        Seconds between the ends of two jobs.
+    force
+        Run on a store that has jobs in it.
+    """
+    from foliot.bench.waiters import Plan
+    from foliot.bench.waiters import waiters as run_waiters
+
+    check_whole("handles", handles, 1, 100_000, example="--handles 1000")
+    check_seconds("seconds", seconds, least=0.1, most=3600, example="--seconds 10")
+    check_seconds("gap", gap, least=0, most=60, example="--gap 0.01")
+    settings = _load(options, "1", None)
+    plan = Plan(handles=handles, kind=kind, seconds=seconds, gap=gap, force=force)
+    _show(run_waiters(settings, plan, _say), options)
+
+
 def idle(
     *,
     seconds: float = 30.0,

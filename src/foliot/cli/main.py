@@ -38,6 +38,10 @@ COMMANDS = {
     "bench drain": ("foliot.cli.bench:drain", "How fast workers empty a full queue."),
     "bench submit": ("foliot.cli.bench:submit", "How fast jobs are submitted."),
     "bench latency": ("foliot.cli.bench:latency", "How soon an idle worker starts a job."),
+    "bench waiters": (
+        "foliot.cli.bench:waiters",
+        "What waiting for results costs, and how soon they are there.",
+    ),
     "bench idle": ("foliot.cli.bench:idle", "What an idle worker costs, and whether it grows."),
     "version": ("foliot.cli.version:version", "Show versions."),
 }

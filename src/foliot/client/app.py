@@ -190,6 +190,11 @@ class Foliot:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def statements_waiting(self) -> int:
+        """How many statements all waiting for results has cost so far, notifications included."""
+        return self._portal.waiter.statements
+
     def new_id(self, kind: str, key: str | None) -> JobId:
         return self.ids.job(None if key is None else slot_of_key("default", kind, key))
 

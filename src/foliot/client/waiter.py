@@ -25,11 +25,11 @@ from foliot.store.port import Store, Wake
 
 log = logging.getLogger("foliot.client")
 
-_RATE: Final = 4.0  # statements a second, while nothing ends
+_RATE: Final = 3.5  # statements a second, while nothing ends
 _BURST: Final = 12.0
 _EARNED: Final = 5.0  # statements that each end pays for: those of whoever waits next
 _POLL: Final = 1.0  # seconds between two looks, where hints are heard
-_POLL_UNTOLD: Final = 0.25  # and where they are not
+_POLL_UNTOLD: Final = 0.3  # and where they are not
 _YOUNG: Final = (
     0.0,
     0.004,
@@ -104,7 +104,7 @@ class Waiter:
         self._urgent: set[JobId] = set()  # to be looked at now, whatever the budget
         self._changed = False
         self._hinted = False  # what is looked for now was told by a hint
-        self._told = False  # so was the last end: hints work
+        self._told = False  # so was the last end, or nothing speaks against it: hints work
         self._store: Store | None = None  # once there is one to listen to
         self._listens = False
         self._running = False
@@ -177,7 +177,7 @@ class Waiter:
 
     async def _listen(self, store: Store) -> None:
         try:
-            self._listens = await store.listen(self._hear)
+            self._told = self._listens = await store.listen(self._hear)
         except Exception as error:  # noqa: BLE001 - hints are not needed
             log.info("nothing is heard of jobs that end, looking will do: %s", error)
         self._something.set()
