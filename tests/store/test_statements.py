@@ -11,7 +11,7 @@ import pytest
 
 from foliot.store.sql import JOB_FILES, load_statements, parse_statement
 
-FILES = [*JOB_FILES, "sessions.sql", "upkeep.sql"]
+FILES = [*JOB_FILES, "sessions.sql", "upkeep.sql", "overview.sql"]
 POSTGRES, SQLITE = "foliot.store.postgres", "foliot.store.sqlite"
 
 # Where the dialects must differ, each with its reason.
@@ -85,6 +85,7 @@ def test_every_table_in_postgres_is_qualified() -> None:
 def test_every_hot_statement_names_its_partition() -> None:
     """But those that read across all of them, for people or to find where there is something to do."""
     across = {"find_lost_sessions", "peek_jobs", "count_jobs", "grade_jobs", "list_history_days"}
+    across |= {"count_queues", "count_held", "count_dead", "list_active_jobs"}
     hot = re.compile(r"foliot\.(jobs|history|dead|attempts)\b")
     for name, text in every_statement(POSTGRES):
         if hot.search(text) and name not in across:

@@ -70,6 +70,11 @@ DELETE FROM foliot.history;
 DELETE FROM foliot.dead;
 DELETE FROM foliot.attempts;
 DELETE FROM foliot.queues;
+DELETE FROM foliot.keys;
+DELETE FROM foliot.definitions;
+DELETE FROM foliot.logs;
+DELETE FROM foliot.audit;
+DELETE FROM foliot.fair;
 DELETE FROM foliot.sessions;
 UPDATE foliot.leases SET holder = NULL, epoch = 0, expires_at = '-infinity';
 """

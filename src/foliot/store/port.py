@@ -17,6 +17,7 @@ from foliot.ids import JobId, Mark, SessionId
 from foliot.model.job import Attempt, ClaimedJob, Job, JobState, NewJob, Outcome
 from foliot.model.lane import Lane
 from foliot.model.session import NewSession, Session
+from foliot.store.operator import Overview, Transfer
 
 # Seconds past its timeout before the store takes a job from a session that lives.
 DEADLINE_GRACE: Final = 10.0
@@ -286,6 +287,12 @@ class Store(Protocol):
 
     @property
     def upkeep(self) -> Upkeep: ...
+
+    @property
+    def overview(self) -> Overview: ...
+
+    @property
+    def transfer(self) -> Transfer: ...
 
     async def listen(self, hear: Callable[[Wake], None]) -> bool:
         """Call `hear` on this event loop for every hint, from any process, until the store is closed.

@@ -17,7 +17,9 @@ from foliot.store.postgres.failures import translate
 from foliot.store.postgres.jobs import PostgresJobs
 from foliot.store.postgres.listen import Listener, Notifier
 from foliot.store.postgres.migrations import MIGRATIONS, read_applied, read_partitions
+from foliot.store.postgres.overview import PostgresOverview
 from foliot.store.postgres.sessions import PostgresLeases, PostgresSessions
+from foliot.store.postgres.transfer import PostgresTransfer
 from foliot.store.postgres.upkeep import PostgresQueues, PostgresUpkeep
 
 
@@ -39,6 +41,8 @@ class PostgresStore:
         self.leases = PostgresLeases(connections, clock)
         self.queues = PostgresQueues(connections, clock)
         self.upkeep = PostgresUpkeep(connections, clock, partitions=partitions, schema=schema)
+        self.overview = PostgresOverview(connections, clock, partitions=partitions)
+        self.transfer = PostgresTransfer(connections)
         self._connections = connections
         self._settings = settings
         self._clock = clock

@@ -17,7 +17,9 @@ from foliot.store.sqlite.file import File, explain
 from foliot.store.sqlite.jobs import SqliteJobs
 from foliot.store.sqlite.listen import Ear, Listener
 from foliot.store.sqlite.migrations import MIGRATIONS, migrate, read_applied, read_partitions
+from foliot.store.sqlite.overview import SqliteOverview
 from foliot.store.sqlite.sessions import SqliteLeases, SqliteSessions
+from foliot.store.sqlite.transfer import SqliteTransfer
 from foliot.store.sqlite.upkeep import SqliteQueues, SqliteUpkeep
 
 
@@ -32,6 +34,8 @@ class SqliteStore:
         self.leases = SqliteLeases(connections, clock)
         self.queues = SqliteQueues(connections, clock)
         self.upkeep = SqliteUpkeep(connections, clock, partitions=partitions, schema=schema)
+        self.overview = SqliteOverview(connections, clock, partitions=partitions)
+        self.transfer = SqliteTransfer(connections)
         self._connections = connections
         self._ears: list[Ear] = []
         self._listener: Listener | None = None

@@ -1,0 +1,162 @@
+"""Copying a store into another one: all that is known of jobs, queues and kinds, whatever the engines.
+
+Ids, fences and attempts stay as they are, so a handle of the old store asks the new one the same questions. Where the
+number of partitions differs, a row goes where its job's id says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from foliot.errors import FoliotError
+from foliot.ids import SLOTS, JobId, partition_of
+from foliot.model.job import JobState
+from foliot.store.batches import chunks
+from foliot.store.operator import Record, Value
+from foliot.store.port import Store
+from foliot.store.tables import TABLES, Table
+
+_BATCH: Final = 500
+
+
+class Copied(msgspec.Struct, frozen=True):
+    """One table: how many rows there were, and how many there are now where they went."""
+
+    table: str
+    rows: int
+    arrived: int
+    complete: bool
+
+
+Say = Callable[[str, int], None]
+
+
+async def copy_store(
+    source: Store, target: Store, *, say: Say, force: bool = False
+) -> list[Copied]:
+    """Into an empty store, while nobody works on either; `force` copies although somebody does. A job that is running
+    arrives as ready, with its attempt given back. `say` hears of each table how many rows have been copied."""
+    await _refuse(source, target, force=force)
+    return await _Copy(source, target, say).run()
+
+
+async def _refuse(source: Store, target: Store, *, force: bool) -> None:
+    for table in TABLES:
+        if await target.transfer.dump(table, after=None, limit=1):
+            raise FoliotError(
+                f"{target.url} is not empty: it has rows in {table}",
+                hint="copy into a new store; an interrupted copy is begun anew",
+            )
+    for store in (source, target):
+        if not force and (live := [s for s in await store.sessions.all() if s.live]):
+            raise FoliotError(
+                f"{len(live)} processes work on {store.url}, pid {live[0].pid} on {live[0].host} among them",
+                hint="stop them first; --force copies while they work, and what they do meanwhile may be lost",
+            )
+
+
+class _Copy:
+    def __init__(self, source: Store, target: Store, say: Say) -> None:
+        self._source = source
+        self._target = target
+        self._say = say
+        self._asked: dict[
+            int, list[JobId]
+        ] = {}  # running jobs that are to be cancelled, by partition
+
+    async def run(self) -> list[Copied]:
+        rows = {name: await self._copy(name, table) for name, table in TABLES.items()}
+        verified = [await self._verify(name, rows[name]) for name in TABLES]
+        # They are ready now, and can end at once.
+        for partition, ids in self._asked.items():
+            await self._target.jobs.cancel(partition, ids)
+        return verified
+
+    async def _copy(self, name: str, table: Table) -> int:
+        count = 0
+        after: Record | None = None
+        while records := await self._source.transfer.dump(name, after=after, limit=_BATCH):
+            after = records[-1]
+            count += len(records)
+            moved = [each for record in records for each in self._move(table, record)]
+            for batch in _batches(_merge(table, moved)):
+                await self._target.transfer.load(name, batch)
+            self._say(name, count)
+        return count
+
+    def _move(self, table: Table, record: Record) -> Iterator[Record]:
+        """The row as the target has it: usually once."""
+        before, now = self._source.partitions, self._target.partitions
+        if table.home is not None:
+            record = record | {"partition": partition_of(str(record[table.home]), now)}
+        if record.get("state") == JobState.RUNNING:
+            record = record | _give_back(record)
+            self._remember(record)
+        if table.home is not None or "partition" not in record or before == now:
+            yield record
+        else:
+            # It is about a share of all slots, and goes wherever these slots have gone.
+            yield from _spread(record, before, now)
+
+    def _remember(self, record: Record) -> None:
+        if record["cancel_requested"]:
+            asked = self._asked.setdefault(_whole(record["partition"]), [])
+            asked.append(JobId(str(record["id"])))
+
+    async def _verify(self, name: str, rows: int) -> Copied:
+        now = await self._source.transfer.count(name)
+        arrived = await self._target.transfer.count(name)
+        spread = (
+            TABLES[name].merge is not None and self._source.partitions != self._target.partitions
+        )
+        return Copied(name, now, arrived, complete=rows == now and (arrived == now or spread))
+
+
+def _give_back(record: Record) -> Record:
+    """As if it had not been claimed; but the fence stays, so that whoever still runs it is refused."""
+    empty: Record = dict.fromkeys(("session", "claimed_at", "deadline_at", "progress"))
+    return {
+        **empty,
+        "state": JobState.READY.value,
+        "attempt": max(0, _whole(record["attempt"]) - 1),
+    }
+
+
+def _spread(record: Record, before: int, now: int) -> Iterator[Record]:
+    old = _whole(record["partition"])
+    # The slots s with s * before // SLOTS == old.
+    first, last = -(-old * SLOTS // before), -(-(old + 1) * SLOTS // before) - 1
+    for partition in range(first * now // SLOTS, last * now // SLOTS + 1):
+        yield record | {"partition": partition}
+
+
+def _merge(table: Table, records: list[Record]) -> Iterable[Record]:
+    """Partitions that became one may each have had a row under the same key."""
+    if (column := table.merge) is None:
+        return records
+    merged: dict[Any, Record] = {}
+    for record in records:
+        key = tuple(record[name] for name in table.key)
+        merged[key] = max(merged.get(key, record), record, key=lambda each: _whole(each[column]))
+    return merged.values()
+
+
+def _whole(value: Value) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def _batches(records: Iterable[Record]) -> Iterator[Sequence[Record]]:
+    """Each of one partition, and not too large."""
+    by_partition: dict[Any, list[Record]] = {}
+    for record in records:
+        by_partition.setdefault(record.get("partition"), []).append(record)
+    for some in by_partition.values():
+        yield from chunks(some, _weigh)
+
+
+def _weigh(record: Record) -> int:
+    return sum(len(value) for value in record.values() if isinstance(value, bytes | str))

@@ -1,0 +1,118 @@
+"""Tables and columns as they travel from one store to another. What is not here stays behind: sessions and leases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import Final
+
+import msgspec
+
+
+class Form(Enum):
+    """What a column holds, whatever a store makes of it."""
+
+    WHOLE = auto()
+    REAL = auto()
+    FLAG = auto()
+    TEXT = auto()
+    ID = auto()
+    TIME = auto()
+    NAMES = auto()
+    BYTES = auto()
+
+
+class Table(msgspec.Struct, frozen=True):
+    columns: Mapping[str, Form]
+    key: tuple[str, ...]  # one row, one key
+    home: str | None = None  # the column with the job's id, which says where the row lives
+    merge: str | None = None  # of two rows with one key the larger of this column counts
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.columns)
+
+
+def _table(key: str, home: str | None = None, merge: str | None = None, **forms: str) -> Table:
+    columns = {name: Form[form.upper()] for form, names in forms.items() for name in names.split()}
+    return Table(columns, tuple(key.split()), home, merge)
+
+
+# In the order in which they are copied: whoever looks at a half-copied store finds no job without its past.
+TABLES: Final[dict[str, Table]] = {
+    "queues": _table(
+        "name",
+        text="name paused_by note weights updated_by",
+        whole="strategy",
+        real="aging",
+        time="paused_at",
+    ),
+    "definitions": _table(
+        "kind",
+        text="kind queue signature schema fingerprint options",
+        whole="version",
+        time="updated_at",
+    ),
+    "fair": _table(
+        "partition lane fair_key", whole="partition lane tag", text="fair_key", merge="tag"
+    ),
+    "audit": _table("id", id="id", time="at", text="actor action target detail"),
+    "history": _table(
+        "partition id fence generation",
+        home="id",
+        whole="partition fence priority attempt losses generation",
+        id="id session workflow",
+        text="state namespace kind queue key reason ordering_key fair_key extras",
+        time="created_at run_at started_at finished_at",
+        names="tags",
+        bytes="payload result",
+    ),
+    "attempts": _table(
+        "partition job fence",
+        home="job",
+        whole="partition fence attempt",
+        id="job session",
+        text="outcome error traceback",
+        time="started_at finished_at",
+    ),
+    "logs": _table(
+        "partition job fence seq",
+        home="job",
+        whole="partition fence seq attempt",
+        id="job",
+        text="level logger message",
+        time="at",
+    ),
+    "dead": _table(
+        "partition id",
+        home="id",
+        whole="partition fence lane priority attempt max_attempts losses generation",
+        flag="outbox",
+        real="timeout",
+        id="id session workflow",
+        text="namespace kind queue key limit_key reason ordering_key fair_key extras",
+        time="created_at run_at started_at finished_at",
+        names="requires tags",
+        bytes="payload",
+    ),
+    "keys": _table(
+        "partition namespace kind key",
+        home="job",
+        whole="partition",
+        id="job",
+        text="namespace kind key",
+        time="created_at expires_at",
+    ),
+    "jobs": _table(
+        "partition id",
+        home="id",
+        whole="partition fence lane rank band priority attempt max_attempts losses generation pending",
+        flag="cancel_requested outbox",
+        real="timeout",
+        id="id session workflow",
+        text="state namespace kind queue key limit_key hold ordering_key fair_key extras progress hold_note",
+        time="created_at run_at claimed_at deadline_at expires_at",
+        names="requires tags",
+        bytes="payload",
+    ),
+}

@@ -1,0 +1,258 @@
+"""Copying a store: every row and column of every table, between engines and numbers of partitions."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from foliot.copying import Copied, copy_store
+from foliot.errors import FoliotError
+from foliot.ids import SLOTS, Ids, partition_of
+from foliot.model.job import End, JobState
+from foliot.store.operator import Record, Value
+from foliot.store.tables import TABLES, Form, Table
+from foliot.testing.clock import ManualClock
+from support.stores import Databases, World, open_world, postgres_place, sqlite_place
+
+pytestmark = pytest.mark.anyio
+STAYS = {"sessions", "leases", "migrations"}
+ODD = "Ünï\\\"quote'd\n\t\u2028😀{},NULL"
+LATE = datetime(2999, 12, 31, 23, 59, 59, 999_999, UTC)
+
+
+class Stores:
+    """As many as a test asks for."""
+
+    def __init__(self, stack: AsyncExitStack, folder: Path, databases: Databases) -> None:
+        self._stack = stack
+        self._folder = folder
+        self._databases = databases
+        self._clock = ManualClock(datetime.now(UTC))
+        self._count = 0
+
+    async def open(self, engine: str, partitions: int = 1) -> World:
+        self._count += 1
+        folder = self._folder / str(self._count)
+        folder.mkdir()
+        place = await self._stack.enter_async_context(
+            sqlite_place(folder, partitions=partitions)
+            if engine == "sqlite"
+            else postgres_place(self._databases, partitions=partitions)
+        )
+        return await self._stack.enter_async_context(open_world(place, self._clock))
+
+
+@pytest.fixture
+async def stores(tmp_path: Path, databases: Databases) -> AsyncIterator[Stores]:
+    async with AsyncExitStack() as stack:
+        yield Stores(stack, tmp_path, databases)
+
+
+async def copy(source: World, target: World, *, force: bool = False) -> dict[str, Copied]:
+    copied = await copy_store(source.store, target.store, say=lambda _t, _n: None, force=force)
+    return {each.table: each for each in copied}
+
+
+async def dump(world: World) -> dict[str, list[Record]]:
+    """In pieces, so that a row at a seam would be missed or twice."""
+    found: dict[str, list[Record]] = {}
+    for table in TABLES:
+        rows = found.setdefault(table, [])
+        while some := await world.store.transfer.dump(
+            table, after=rows[-1] if rows else None, limit=2
+        ):
+            rows += some
+    return found
+
+
+def record(table: Table, partition: int, ids: Ids, *, number: int) -> Record:
+    """A row with something in every column that can hold it: odd things, or with an odd number nothing."""
+    where = ids.job(-(-partition * SLOTS // 8))
+
+    def value(name: str, form: Form) -> Value:
+        if name == "partition":
+            return partition
+        if name == table.home:
+            return where
+        if number % 2 and name in _OPTIONAL and name not in table.key:
+            return None
+        return _ODD[form](number) if form is not Form.ID else ids.job()
+
+    made = {name: value(name, form) for name, form in table.columns.items()}
+    return made | ({"state": "scheduled"} if "state" in made else {})
+
+
+_OPTIONAL = frozenset(
+    {
+        *(
+            "paused_at",
+            "paused_by",
+            "note",
+            "updated_by",
+            "session",
+            "workflow",
+            "reason",
+            "key",
+            "tags",
+        ),
+        *(
+            "ordering_key",
+            "fair_key",
+            "extras",
+            "result",
+            "started_at",
+            "error",
+            "traceback",
+            "timeout",
+        ),
+        *("limit_key", "requires", "hold", "progress", "hold_note", "claimed_at", "deadline_at"),
+    }
+)
+_ODD: dict[Form, Callable[[int], Value]] = {
+    Form.WHOLE: lambda n: 30_000 - n,
+    Form.REAL: lambda n: 0.1 + n,
+    Form.FLAG: lambda n: n % 2 == 0,
+    Form.TEXT: lambda n: f"{ODD}{n}",
+    Form.TIME: lambda n: LATE.replace(year=2999 - n),
+    Form.NAMES: lambda n: (ODD, "") if n % 4 else (),
+    Form.BYTES: lambda n: bytes(range(256)) * n,
+}
+
+
+async def fill(world: World, *, rows: int = 5) -> None:
+    for name, table in TABLES.items():
+        for number in range(rows):
+            partition = number % world.store.partitions
+            made = record(table, partition, world.ids, number=number)
+            await world.store.transfer.load(name, [made])
+
+
+async def test_every_row_survives_the_way_to_the_other_engine_and_back(stores: Stores) -> None:
+    first, there, back = (
+        await stores.open("sqlite"),
+        await stores.open("postgres"),
+        await stores.open("sqlite"),
+    )
+    await fill(first)
+    before = await dump(first)
+    assert all(len(rows) == 5 for rows in before.values())
+    assert all(each.complete for each in (await copy(first, there)).values())
+    assert await dump(there) == before
+    assert all(each.complete for each in (await copy(there, back)).values())
+    assert await dump(back) == before
+
+
+@pytest.mark.parametrize(("source", "target"), [("sqlite", "postgres"), ("postgres", "sqlite")])
+async def test_with_other_partitions_a_row_goes_where_its_job_is(
+    stores: Stores, source: str, target: str
+) -> None:
+    few, many = await stores.open(source), await stores.open(target, partitions=8)
+    await fill(few, rows=6)
+    assert all(each.complete for each in (await copy(few, many)).values())
+    for name, rows in (await dump(many)).items():
+        if (home := TABLES[name].home) is not None:
+            assert all(row["partition"] == partition_of(str(row[home]), 8) for row in rows)
+    # What is known of a fair key is known wherever its jobs may be.
+    assert {row["partition"] for row in (await dump(many))["fair"]} == set(range(8))
+    again = await stores.open(source)
+    assert all(each.complete for each in (await copy(many, again)).values())
+    assert await dump(again) == await dump(few)
+
+
+async def test_ids_fences_and_pasts_go_on_in_the_new_store(stores: Stores) -> None:
+    old, new = await stores.open("sqlite"), await stores.open("postgres", partitions=8)
+    session = await old.open_session()
+    done = await old.run(session, payload=b'{"a":1}')
+    await old.end(session, done, result=b'"x"')
+    dead = await old.run(session)
+    await old.end(session, dead, End.BURY, error="for good", traceback="Traceback")
+    later = await old.submit(delay=3600, key="k")
+    await old.store.queues.pause("mail", by="me", note="why")
+    await old.store.sessions.close(session)
+
+    await copy(old, new)
+    for id in (done.id, dead.id, later):
+        assert await new.get(id) == await old.get(id)
+    assert await new.attempts(dead.id) == await old.attempts(dead.id)
+    assert await new.store.queues.all() == await old.store.queues.all()
+    new.partition = partition_of(later, 8)
+    assert await new.count() == await old.count()
+
+
+async def test_a_running_job_arrives_as_ready_and_its_old_worker_is_refused(stores: Stores) -> None:
+    old, new = await stores.open("postgres"), await stores.open("sqlite")
+    session = await old.open_session()
+    job = await old.run(session)
+    asked = await old.run(session)
+    await old.cancel(asked.id)
+    with pytest.raises(FoliotError, match="processes work on"):
+        await copy(old, new)
+    await copy(old, new, force=True)
+
+    found = await new.get(job.id)
+    assert (found.state, found.attempt, found.losses, found.session) == (JobState.READY, 0, 0, None)
+    assert (await new.get(asked.id)).state is JobState.CANCELLED
+    other = await new.open_session()
+    [again] = await new.claim(other)
+    assert (again.id, again.attempt) == (job.id, 1)
+    assert again.fence > job.fence
+    assert await new.finish(other, new.outcome(job, End.SUCCEED)) == [job.id]
+
+
+async def test_a_store_with_anything_in_it_is_no_target(stores: Stores) -> None:
+    old, new = await stores.open("sqlite"), await stores.open("sqlite")
+    await new.store.queues.pause("mail")
+    with pytest.raises(FoliotError, match="is not empty: it has rows in queues"):
+        await copy(old, new)
+
+
+async def test_what_is_submitted_meanwhile_is_missed_and_told(stores: Stores) -> None:
+    old, new = await stores.open("sqlite"), await stores.open("sqlite")
+    await old.submit()
+    submitted: list[str] = []
+
+    async def late() -> None:
+        submitted.append(await old.submit())
+
+    dumping = old.store.transfer.dump
+
+    async def dump_then_submit(table: str, *, after: Record | None, limit: int) -> list[Record]:
+        rows = await dumping(table, after=after, limit=limit)
+        if table == "jobs" and not rows and not submitted:
+            await late()
+        return rows
+
+    old.store.transfer.dump = dump_then_submit  # type: ignore[method-assign]  # a submission in between
+    jobs = (await copy(old, new))["jobs"]
+    assert (jobs.rows, jobs.arrived, jobs.complete) == (2, 1, False)
+
+
+async def test_every_table_and_column_is_copied_or_named_as_staying(stores: Stores) -> None:
+    """A migration that adds one must say here what becomes of it."""
+    sqlite, postgres = await stores.open("sqlite"), await stores.open("postgres")
+    known = {name: set(table.columns) for name, table in TABLES.items()}
+    with sqlite3.connect(sqlite.place.direct.removeprefix("sqlite:///")) as file:
+        names = [
+            row[0].removeprefix("foliot_")
+            for row in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            if row[0].startswith("foliot_")
+        ]
+        found = {
+            name: {row[1] for row in file.execute(f"PRAGMA table_info(foliot_{name})")}
+            for name in names
+            if name not in STAYS
+        }
+    file.close()
+    assert found == known
+    with psycopg.connect(postgres.place.direct) as connection:
+        rows = connection.execute(
+            "SELECT table_name, column_name FROM information_schema.columns"
+            " WHERE table_schema = 'foliot' AND table_name NOT LIKE 'history\\_%'"
+        ).fetchall()
+    assert {(t, c) for t, c in rows if t not in STAYS} == {(t, c) for t in known for c in known[t]}
