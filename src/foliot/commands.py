@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from foliot.errors import InvalidValue, UnknownJob
 from foliot.ids import JobId, is_job_id, mark_of, partition_of
 from foliot.model.job import Job, JobState, NewJob
+from foliot.store.guest import GuestStore
 from foliot.store.port import Store, Wake
 
 
-async def submit(store: Store, jobs: Sequence[NewJob], *, resend: bool = False) -> list[JobId]:
+async def submit(
+    store: Store | GuestStore, jobs: Sequence[NewJob], *, resend: bool = False
+) -> list[JobId]:
     """Atomic in each partition. Returns the id that stands for each job: its own, or that of the live job
     with the same key."""
     if store.partitions == 1:
@@ -50,7 +53,7 @@ def check_id(id: str) -> JobId:
 
 
 async def _submit_by_partition(
-    store: Store, jobs: Sequence[NewJob], *, resend: bool
+    store: Store | GuestStore, jobs: Sequence[NewJob], *, resend: bool
 ) -> list[JobId]:
     positions: dict[int, list[int]] = {}
     for position, job in enumerate(jobs):
@@ -62,7 +65,7 @@ async def _submit_by_partition(
     return [ids[position] for position in range(len(jobs))]
 
 
-def _news(store: Store, jobs: Sequence[NewJob]) -> Wake:
+def _news(store: Store | GuestStore, jobs: Sequence[NewJob]) -> Wake:
     ready = {
         (partition_of(job.id, store.partitions), job.lane) for job in jobs if not _is_later(job)
     }

@@ -11,7 +11,7 @@ import pytest
 
 from foliot.store.sql import JOB_FILES, load_statements, parse_statement
 
-FILES = [*JOB_FILES, "sessions.sql", "upkeep.sql", "overview.sql"]
+FILES = [*JOB_FILES, "sessions.sql", "upkeep.sql", "overview.sql", "guest.sql"]
 POSTGRES, SQLITE = "foliot.store.postgres", "foliot.store.sqlite"
 
 # Where the dialects must differ, each with its reason.
@@ -31,7 +31,7 @@ ONLY_SQLITE = {
     "record_attempts": "the same",
     "prune_history": "there are no days to drop",
 }
-TABLES = "jobs|history|history_default|dead|attempts|queues|sessions|leases"
+TABLES = "jobs|history|history_default|dead|attempts|queues|sessions|leases|migrations"
 
 
 def names(package: str, file: str) -> list[str]:

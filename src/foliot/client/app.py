@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, ParamSpec, Protocol, Self, TypeVar, overload
 
+from foliot.client.connections.lending import Lending
 from foliot.client.function import JobFunction, Prepared, new_job
 from foliot.client.handle import Handle
 from foliot.client.inline import InlinePortal
@@ -58,6 +59,7 @@ class Foliot:
         self._portal = Portal(settings, clock=clock, ids=ids)
         if inline:
             self._portal = InlinePortal(self.registry, settings)
+        self._lending = Lending(self._portal)
 
     @property
     def settings(self) -> Settings:
@@ -102,25 +104,38 @@ class Foliot:
         return register(*functions) if functions else register
 
     def submit(self, prepared: Prepared) -> Handle[Any]:
-        [id] = self._portal.submit([new_job(prepared, self)]).result()
-        return self._handle(id, prepared)
+        [handle] = self.submit_many([prepared])
+        return handle
 
     async def asubmit(self, prepared: Prepared) -> Handle[Any]:
-        [id] = await self._portal.asubmit([new_job(prepared, self)])
-        return self._handle(id, prepared)
+        [handle] = await self.asubmit_many([prepared])
+        return handle
 
-    def submit_many(self, prepared: Iterable[Prepared]) -> list[Handle[Any]]:
-        """Many at once; atomic within each partition, and with the default of one partition, as a whole."""
-        calls = self._checked(prepared)
-        ids = self._portal.submit([new_job(call, self) for call in calls]).result() if calls else []
-        return [self._handle(id, call) for id, call in zip(ids, calls, strict=True)]
-
-    async def asubmit_many(self, prepared: Iterable[Prepared]) -> list[Handle[Any]]:
+    def submit_many(
+        self, prepared: Iterable[Prepared], *, connection: Any = None
+    ) -> list[Handle[Any]]:
+        """Many at once; atomic within each partition, and with the default of one partition, as a whole. On a
+        `connection` of yours, they exist if and only if its transaction commits."""
         calls = self._checked(prepared)
         if not calls:
             return []
-        ids = await self._portal.asubmit([new_job(call, self) for call in calls])
-        return [self._handle(id, call) for id, call in zip(ids, calls, strict=True)]
+        jobs = [new_job(call, self) for call in calls]
+        lent = self._lent(calls, connection)
+        if lent is not None:
+            return self._handles(self._lending.submit(lent, jobs), calls)
+        return self._handles(self._portal.submit(jobs).result(), calls)
+
+    async def asubmit_many(
+        self, prepared: Iterable[Prepared], *, connection: Any = None
+    ) -> list[Handle[Any]]:
+        calls = self._checked(prepared)
+        if not calls:
+            return []
+        jobs = [new_job(call, self) for call in calls]
+        lent = self._lent(calls, connection)
+        if lent is not None:
+            return self._handles(await self._lending.asubmit(lent, jobs), calls)
+        return self._handles(await self._portal.asubmit(jobs), calls)
 
     def get(self, id: str) -> Handle[Any]:
         """The handle of a job that was submitted earlier or elsewhere."""
@@ -219,7 +234,21 @@ class Foliot:
             )
         return calls
 
-    def _handle(self, id: JobId, prepared: Prepared) -> Handle[Any]:
-        return Handle(
-            id, portal=self._portal, clock=self.clock, returns=prepared.definition.returns
+    def _lent(self, calls: Sequence[Prepared], given: Any) -> Any:
+        """The connection on which all are to be submitted, if any. A store that is driven by hand has none in common
+        with the caller: there they are submitted at once."""
+        own = [call.choices.connection for call in calls]
+        wanted = given if given is not None else own[0]
+        if all(one is wanted or (one is None and given is not None) for one in own):
+            return None if self._portal.by_hand else wanted
+        raise InvalidValue(
+            "connection",
+            problem="is not the same for all that is submitted together",
+            example="submit_many(calls, connection=conn)",
         )
+
+    def _handles(self, ids: Sequence[JobId], calls: Sequence[Prepared]) -> list[Handle[Any]]:
+        return [
+            Handle(id, portal=self._portal, clock=self.clock, returns=call.definition.returns)
+            for id, call in zip(ids, calls, strict=True)
+        ]

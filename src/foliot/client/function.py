@@ -30,6 +30,7 @@ class Options(TypedDict, total=False):
     run_at: datetime
     priority: int
     key: str
+    connection: Any  # of psycopg, psycopg2, asyncpg, sqlite3, SQLAlchemy or Django
 
 
 class Choices(msgspec.Struct, frozen=True):
@@ -39,6 +40,7 @@ class Choices(msgspec.Struct, frozen=True):
     run_at: datetime | None = None
     priority: int | None = None
     key: str | None = None
+    connection: Any = None  # on which to submit, in the transaction of its owner
 
 
 class Prepared(msgspec.Struct, frozen=True):

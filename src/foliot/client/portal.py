@@ -22,8 +22,9 @@ from foliot.config import Settings
 from foliot.errors import FoliotError, StoreUnavailable
 from foliot.ids import Ids, JobId
 from foliot.model.job import Job, NewJob
-from foliot.store.open import open_store
-from foliot.store.port import Store
+from foliot.store.guest import Guest
+from foliot.store.open import open_guest, open_store
+from foliot.store.port import Store, Wake
 
 T = TypeVar("T")
 _PATIENCE: Final = 30.0  # seconds a submission tries again before it gives up
@@ -62,6 +63,7 @@ class Portal:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._store: Store | None = None
+        self._guest: Guest | None = None
         self._opening: asyncio.Lock | None = None
         self._waiting: list[_Waiting] = []
         self._flushing = False
@@ -119,6 +121,20 @@ class Portal:
             self._waiter = Waiter(self.store, self._start_task, clock=SystemClock(), ids=self._ids)
         return self._waiter
 
+    async def guest(self) -> Guest:
+        """The store as it is found behind connections of the caller's."""
+        if self._guest is None:
+            self._guest = await open_guest(self._settings.store, clock=self._clock)
+        return self._guest
+
+    def wake(self, wake: Wake) -> None:
+        """Send a hint; from any thread, without waiting."""
+
+        async def send() -> None:
+            (await self.store()).wake(wake)
+
+        self._schedule(send())
+
     def close(self) -> None:
         with self._lock:
             loop, thread = self._loop, self._thread
@@ -142,6 +158,7 @@ class Portal:
             waiting, self._waiting, self._flushing = self._waiting, [], False
         _fail(waiting, StoreUnavailable("the app was closed before the job was sent"))
         self._closing = False
+        self._guest = None
         store, self._store, self._opening = self._store, None, None
         self._waiter = None
         if store is not None:

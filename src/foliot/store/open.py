@@ -6,6 +6,7 @@ from foliot.clock import Clock
 from foliot.config import StoreSettings
 from foliot.errors import InvalidValue
 from foliot.ids import Ids
+from foliot.store.guest import Guest
 from foliot.store.migrate import Migration, Schema
 from foliot.store.port import Store
 
@@ -28,6 +29,17 @@ async def open_store(
     from foliot.store.postgres.store import open_postgres
 
     return await open_postgres(settings, clock=clock, ids=ids, size=count)
+
+
+async def open_guest(settings: StoreSettings, *, clock: Clock) -> Guest:
+    """The store as it is found behind connections of others."""
+    if _is_sqlite(settings.url):
+        from foliot.store.sqlite.guest import SqliteGuest
+
+        return SqliteGuest(settings, clock)
+    from foliot.store.postgres.guest import open_guest as open_postgres_guest
+
+    return await open_postgres_guest(settings, clock=clock)
 
 
 async def upgrade_store(settings: StoreSettings, *, partitions: int = 1) -> list[Migration]:

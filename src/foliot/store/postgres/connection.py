@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import ceil
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 import psycopg
@@ -37,6 +37,18 @@ class Step(msgspec.Struct, frozen=True):
 
     statement: Statement
     values: Values
+
+
+class Transacting(Protocol):
+    """Where statements are run: a pool of our own, or a connection that was lent."""
+
+    async def read(self, statement: Statement, values: Values) -> Rows:
+        """One statement that only reads, or whose effect may be repeated."""
+        ...
+
+    async def transact(self, steps: Sequence[Step]) -> list[Rows]:
+        """All steps in one transaction; the rows of each."""
+        ...
 
 
 class Line(AsyncConnection[Any]):

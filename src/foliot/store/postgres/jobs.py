@@ -16,7 +16,7 @@ from foliot.store import rows
 from foliot.store.batches import by_partition, chunks
 from foliot.store.port import DEADLINE_GRACE, Cycle, Peek, Reaped, RunningJob, Share
 from foliot.store.postgres.arrays import blobs, numbers, optional_numbers, texts, words
-from foliot.store.postgres.connection import Connections, Step, Values
+from foliot.store.postgres.connection import Step, Transacting, Values
 from foliot.store.sql import JOB_FILES, load_statements
 
 SQL: Final = load_statements("foliot.store.postgres", *JOB_FILES)
@@ -24,7 +24,7 @@ _FINISHED: Final = {End.SUCCEED: "succeeded", End.CANCEL: "cancelled"}
 
 
 class PostgresJobs:
-    def __init__(self, connections: Connections, clock: Clock, *, partitions: int) -> None:
+    def __init__(self, connections: Transacting, clock: Clock, *, partitions: int) -> None:
         self._connections = connections
         self._clock = clock
         self._partitions = partitions

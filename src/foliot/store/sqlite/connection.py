@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from sqlite3 import Connection
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from foliot.errors import StoreUnavailable
 from foliot.store.sqlite.file import File, begin, explain, impatient, is_busy, roll_back
@@ -211,6 +211,21 @@ class Writer(ConnectionThread):
             self._connection.execute("ROLLBACK TO request")
             request.error = self._explain(error)
         self._connection.execute("RELEASE request")
+
+
+class Transacting(Protocol):
+    """Where transactions are run: by threads of our own, or on a connection that was lent."""
+
+    async def read(self, run: Callable[[Connection], T]) -> T:
+        """All that `run` reads is of one moment."""
+        ...
+
+    async def transact(
+        self,
+        run: Callable[[Connection], T],
+        *,
+        look: Callable[[Connection], T | None] | None = None,
+    ) -> T: ...
 
 
 class Connections:

@@ -18,7 +18,7 @@ from foliot.store.port import Cycle, Peek, Reaped, RunningJob, Share
 from foliot.store.sql import JOB_FILES
 from foliot.store.sqlite.batches import Rows, Values, execute, load_parts, submissions, to_json
 from foliot.store.sqlite.claim import Claim, Taken, claimed_jobs
-from foliot.store.sqlite.connection import Connections
+from foliot.store.sqlite.connection import Transacting
 from foliot.store.sqlite.outcomes import Ending, traces
 from foliot.store.sqlite.times import from_microseconds, store_now
 
@@ -28,7 +28,7 @@ _decode_names: Final = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
 class SqliteJobs:
-    def __init__(self, connections: Connections, clock: Clock, *, partitions: int) -> None:
+    def __init__(self, connections: Transacting, clock: Clock, *, partitions: int) -> None:
         self._connections = connections
         self._clock = clock
         self._partitions = partitions

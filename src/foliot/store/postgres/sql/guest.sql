@@ -1,0 +1,9 @@
+-- Run on connections of the caller's, to see whether they lead to the app's own store.
+
+-- name: find_store
+SELECT current_database()::text, to_regclass('foliot.leases') IS NOT NULL AND to_regclass('foliot.migrations') IS NOT NULL;
+
+-- name: identify_store
+-- When its first tables were made, to the microsecond: no other store has that.
+SELECT extract(epoch FROM (SELECT m.applied_at FROM foliot.migrations m WHERE m.number = 1))::text,
+       (SELECT count(*) FROM foliot.leases)::integer;
