@@ -116,7 +116,7 @@ _DRIVERS: Final[dict[str, Callable[[Any], Driver]]] = {
 }
 # What a connection of each has, and pools, engines and cursors have not.
 _MARKS: Final = {
-    "sqlite3": ("total_changes",),
+    "sqlite3": ("create_function",),
     "psycopg": ("info", "transaction"),
     "psycopg2": ("info", "cursor"),
     "asyncpg": ("fetch", "is_in_transaction"),

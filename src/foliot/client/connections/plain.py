@@ -49,7 +49,7 @@ class Psycopg(Plain):
             raise failed()
 
     def run(self, statement: Statement, values: Values) -> Answer:
-        cursor = module_of("psycopg").RawCursor(self._connection, row_factory=_tuple_row())
+        cursor = _cursor("RawCursor", self._connection)
         with cursor:
             cursor.execute(statement.numbered, statement.bind(values))
             rows = cursor.fetchall() if cursor.description else []
@@ -60,7 +60,7 @@ class AsyncPsycopg(Psycopg):
     waits = True
 
     async def run(self, statement: Statement, values: Values) -> Answer:  # type: ignore[override] # awaited
-        cursor = module_of("psycopg").AsyncRawCursor(self._connection, row_factory=_tuple_row())
+        cursor = _cursor("AsyncRawCursor", self._connection)
         async with cursor:
             await cursor.execute(statement.numbered, statement.bind(values))
             rows = await cursor.fetchall() if cursor.description else []
@@ -135,5 +135,12 @@ def _as_text(value: object) -> object:
     return value.decode() if isinstance(value, bytes) else value
 
 
-def _tuple_row() -> Any:
-    return module_of("psycopg.rows").tuple_row
+def _cursor(kind: str, connection: Any) -> Any:
+    """One that reads and writes the few types there are here as psycopg itself does."""
+    text, numeric = module_of("psycopg.types.string"), module_of("psycopg.types.numeric")
+    row_factory = module_of("psycopg.rows").tuple_row
+    cursor = getattr(module_of("psycopg"), kind)(connection, row_factory=row_factory)
+    cursor.adapters.register_loader("text", text.TextLoader)
+    cursor.adapters.register_loader("int4", numeric.IntLoader)
+    cursor.adapters.register_dumper(str, text.StrDumperUnknown)
+    return cursor
