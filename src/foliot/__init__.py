@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from foliot.client.app import Foliot as Foliot
     from foliot.client.handle import Handle as Handle
+    from foliot.client.jobs import Jobs as Jobs
     from foliot.errors import Cancel as Cancel
     from foliot.errors import FoliotError as FoliotError
     from foliot.errors import InvalidValue as InvalidValue
@@ -37,6 +38,7 @@ _HOMES = {
     "FoliotError": "foliot.errors",
     "Handle": "foliot.client.handle",
     "Job": "foliot.model.job",
+    "Jobs": "foliot.client.jobs",
     "JobState": "foliot.model.job",
     "Priority": "foliot.model.job",
     "InvalidValue": "foliot.errors",
@@ -61,6 +63,7 @@ __all__ = [
     "JobCancelled",
     "JobFailed",
     "JobState",
+    "Jobs",
     "Priority",
     "ResultTimeout",
     "Retry",

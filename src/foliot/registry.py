@@ -5,18 +5,27 @@ from __future__ import annotations
 import inspect
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from datetime import timedelta
 from types import FunctionType
 from typing import Any, get_type_hints
 
 import msgspec
 
+from foliot.checks import (
+    check_expires_in,
+    check_flag,
+    check_name,
+    check_requires,
+    check_tags,
+    check_timeout,
+    check_whole,
+)
 from foliot.errors import InvalidValue, UnknownKind
 from foliot.model.definition import JobDefinition
 from foliot.model.retry import Exponential, Fixed, RetryPolicy
 
 log = logging.getLogger("foliot.registry")
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,199}")
 _encode = msgspec.json.Encoder().encode
 _PLAIN = (str, int, float, bool, bytes, type(None), tuple, frozenset)
 
@@ -66,8 +75,14 @@ def define(
     queue: str = "default",
     priority: int = 2,
     max_attempts: int = 5,
-    timeout: float | None = None,
+    timeout: float | timedelta | None = None,
     retry: RetryPolicy | None = None,
+    namespace: str = "default",
+    expires: float | timedelta | None = None,
+    tags: Collection[str] = (),
+    requires: Collection[str] = (),
+    version: int = 1,
+    ignore_result: bool = False,
 ) -> JobDefinition:
     """A definition, with every value checked."""
     _check_function(function)
@@ -76,8 +91,9 @@ def define(
     check_name("queue", queue, example='queue="mail"')
     check_whole("priority", priority, 0, 9, example="priority=2")
     check_whole("max_attempts", max_attempts, 1, 1000, example="max_attempts=5")
-    if timeout is not None:
-        check_seconds("timeout", timeout, least=0.01, most=366 * 86400, example="timeout=30")
+    check_name("namespace", namespace, example='namespace="shop"')
+    check_whole("version", version, 1, 1_000_000, example="version=2")
+    check_flag("ignore_result", ignore_result)
     if retry is not None and not isinstance(retry, Exponential | Fixed):
         raise InvalidValue(
             "retry", retry, "is not a retry policy", example="retry=Exponential(first=1)"
@@ -106,8 +122,14 @@ def define(
         queue=queue,
         priority=int(priority),
         max_attempts=max_attempts,
-        timeout=timeout,
+        timeout=None if timeout is None else check_timeout(timeout),
         retry=retry or Exponential(),
+        namespace=namespace,
+        expires=None if expires is None else check_expires_in(expires),
+        tags=check_tags(tags),
+        requires=check_requires(requires),
+        version=version,
+        ignore_result=ignore_result,
     )
 
 
@@ -134,7 +156,7 @@ def bind(definition: JobDefinition, args: tuple[Any, ...], kwargs: dict[str, Any
         raise InvalidValue(
             f"{definition.kind}()",
             problem=f"cannot be called like this: {error}",
-            hint=f"it takes {_signature(definition.function)}",
+            hint=f"it takes {signature_of(definition.function)}",
         ) from error
     return payload
 
@@ -162,32 +184,7 @@ def place_of(function: object) -> str:
     return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', function)}"
 
 
-def check_name(field: str, value: object, *, example: str) -> str:
-    if not isinstance(value, str) or not _NAME.fullmatch(value):
-        raise InvalidValue(
-            field, value, "is not 1 to 200 letters, digits, and any of _ . : -", example=example
-        )
-    return value
-
-
-def check_whole(field: str, value: object, least: int, most: int, *, example: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise InvalidValue(
-            field, value, f"is not a whole number from {least} to {most}", example=example
-        )
-    return value
-
-
-def check_seconds(field: str, value: object, *, least: float, most: float, example: str) -> float:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not least <= value <= most:  # type: ignore[operator]
-        raise InvalidValue(
-            field, value, f"is not a number of seconds from {least:g} to {most:g}", example=example
-        )
-    return float(value)  # type: ignore[arg-type]
-
-
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
     """As it is written, without the quotes of postponed annotations where they can be resolved."""
     try:
         return inspect.signature(function, eval_str=True)

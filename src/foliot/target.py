@@ -27,16 +27,10 @@ def load_app(target: str) -> Any:
     _IMPORTING.set()
     try:
         module = _load_script(Path(name)) if name.endswith(".py") else _load_module(name, target)
+        # The registry of an app imports the modules that it includes.
+        return _named_app(module, attribute, target) if attribute else _only_app(module, target)
     finally:
         _IMPORTING.clear()
-    if not attribute:
-        return _only_app(module, target)
-    found: Any = module
-    for part in attribute.split("."):
-        found = getattr(found, part, None)
-    if not isinstance(getattr(found, "registry", None), Registry):
-        raise InvalidValue("app", target, f"names no Foliot app in {name}", example=_EXAMPLE)
-    return found
 
 
 def importing() -> bool:
@@ -85,6 +79,16 @@ def _load_script(path: Path) -> ModuleType:
     sys.path.insert(0, str(path.parent))
     spec.loader.exec_module(module)
     return module
+
+
+def _named_app(module: ModuleType, attribute: str, target: str) -> Any:
+    found: Any = module
+    for part in attribute.split("."):
+        found = getattr(found, part, None)
+    if not isinstance(getattr(found, "registry", None), Registry):
+        place = target.partition(":")[0]
+        raise InvalidValue("app", target, f"names no Foliot app in {place}", example=_EXAMPLE)
+    return found
 
 
 def _only_app(module: ModuleType, target: str) -> Any:

@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import asyncpg
 import psycopg
@@ -31,6 +31,11 @@ from support.callers import (
     sqlalchemy_url,
 )
 from support.stores import Databases
+
+
+def app_of(job: Job) -> Foliot:
+    return cast(Foliot, job._owner)
+
 
 TABLE = "CREATE TABLE notes (text text)"
 
@@ -152,7 +157,7 @@ def test_of_a_key_that_is_taken_the_job_that_has_it_is_returned(caller: Caller, 
 
 
 def test_many_at_once_are_one_with_the_transaction(caller: Caller, job: Job) -> None:
-    app = job._app
+    app = app_of(job)
     calls = [job.prepare(number) for number in range(1500)]
     caller.submit_many(app, calls)
     caller.rollback()
@@ -214,16 +219,16 @@ def test_without_a_transaction_it_is_there_at_once(postgres_url: str, postgres_j
         assert on.submit(1).status() is JobState.READY
         calls = [postgres_job.prepare(number) for number in range(1001)]
         with pytest.raises(InvalidValue, match=r"has no transaction.*begin one first"):
-            postgres_job._app.submit_many(calls, connection=connection)
+            app_of(postgres_job).submit_many(calls, connection=connection)
         with connection.transaction():
-            postgres_job._app.submit_many(calls, connection=connection)
+            app_of(postgres_job).submit_many(calls, connection=connection)
 
 
 def test_django_wakes_the_workers_after_the_commit(
     postgres_url: str, postgres_job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     woken: list[object] = []
-    monkeypatch.setattr(postgres_job._app._portal, "wake", woken.append)
+    monkeypatch.setattr(app_of(postgres_job)._portal, "wake", woken.append)
     with Django(postgres_url) as caller:
         caller.submit(postgres_job)
         assert not woken
@@ -257,7 +262,7 @@ def test_async_and_blocking_connections_are_not_mixed_up(
 
 
 def test_two_connections_in_one_call_are_refused(postgres_url: str, postgres_job: Job) -> None:
-    app = postgres_job._app
+    app = app_of(postgres_job)
     with Psycopg(postgres_url) as one, Psycopg(postgres_url) as two:
         first = postgres_job.options(connection=one.connection).prepare(1)
         second = postgres_job.options(connection=two.connection).prepare(1)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
+from foliot.checks import check_seconds, check_whole
 from foliot.cli.options import DEFAULT_OPTIONS, Options
 from foliot.cli.output import print_json, print_table
-from foliot.registry import check_seconds, check_whole
 
 if TYPE_CHECKING:
     from foliot.config import Settings

@@ -7,12 +7,12 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from foliot.checks import check_whole
 from foliot.cli.options import DEFAULT_OPTIONS, Options
 from foliot.cli.output import print_json, print_table
 from foliot.clock import SystemClock
 from foliot.errors import InvalidValue, redact
 from foliot.ids import Ids
-from foliot.registry import check_whole
 from foliot.store.migrate import Migration
 from foliot.store.open import open_store, read_schema, schema_script, upgrade_store
 

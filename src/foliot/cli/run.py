@@ -76,7 +76,7 @@ def worker(
             app,
             "has no jobs",
             example="@app.job above a function",
-            hint="if they are in other modules, name a module that imports those",
+            hint='if they are in other modules: Foliot(include=["shop.mail"])',
         )
     if options.url is None:
         # What the app's own code says about its store counts more than file and environment.

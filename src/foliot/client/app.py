@@ -3,43 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, ParamSpec, Protocol, Self, TypeVar, overload
+from types import ModuleType
+from typing import Any, Self
 
 from foliot.client.connections.lending import Lending
-from foliot.client.function import JobFunction, Prepared, new_job
+from foliot.client.definer import Definer
+from foliot.client.function import JobFunction, Prepared
 from foliot.client.handle import Handle
+from foliot.client.includes import Includes
 from foliot.client.inline import InlinePortal
+from foliot.client.jobs import Jobs
 from foliot.client.portal import Portal
 from foliot.clock import Clock, SystemClock
 from foliot.commands import check_id
 from foliot.config import Settings, load
 from foliot.errors import InvalidValue
-from foliot.ids import Ids, JobId, slot_of_key
-from foliot.model.job import Job, Priority
-from foliot.model.lane import Lane, lane_of
-from foliot.model.retry import RetryPolicy
+from foliot.ids import Ids, JobId
+from foliot.model.definition import JobDefinition
+from foliot.model.job import Job, NewJob
+from foliot.options import fill
 from foliot.process import Role
-from foliot.registry import Registry, define
+from foliot.registry import Registry
 from foliot.serve import embed, serve
 from foliot.target import importing, place_of_app, running_script
 
-P = ParamSpec("P")
-R = TypeVar("R")
 
-
-class Decorator(Protocol):
-    @overload
-    def __call__(
-        self, function: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> JobFunction[P, Coroutine[Any, Any, R], R]: ...
-
-    @overload
-    def __call__(self, function: Callable[P, R], /) -> JobFunction[P, R, R]: ...
-
-
-class Foliot:
+class Foliot(Definer):
     """`Foliot()` reads FOLIOT_URL and foliot.toml, else it uses sqlite:///foliot.db in the current directory."""
 
     def __init__(
@@ -49,17 +40,20 @@ class Foliot:
         settings: Settings | None = None,
         clock: Clock | None = None,
         ids: Ids | None = None,
+        include: Iterable[Jobs | ModuleType | str] = (),
         inline: bool = False,
     ) -> None:
         """`inline`: jobs run when they are submitted, in the calling thread, and nothing is stored. For tests."""
         settings = settings or load(flags={"store.url": url}).settings
         clock = clock or SystemClock()
         ids = ids or Ids(clock=clock)
-        self.registry = Registry()
+        self._registry = Registry()
+        self._includes = Includes(self._join)
         self._portal = Portal(settings, clock=clock, ids=ids)
         if inline:
-            self._portal = InlinePortal(self.registry, settings)
+            self._portal = InlinePortal(self._registry, settings)
         self._lending = Lending(self._portal)
+        self.include(*include)
 
     @property
     def settings(self) -> Settings:
@@ -73,35 +67,24 @@ class Foliot:
     def ids(self) -> Ids:
         return self._portal.ids
 
-    @overload
-    def job(
-        self, function: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> JobFunction[P, Coroutine[Any, Any, R], R]: ...
+    @property
+    def largest_payload(self) -> int:
+        return self._portal.settings.limits.payload
 
-    @overload
-    def job(self, function: Callable[P, R], /) -> JobFunction[P, R, R]: ...
+    @property
+    def registry(self) -> Registry:
+        """All jobs of the app; what is to be included is imported for it."""
+        self._includes.load()
+        return self._registry
 
-    @overload
-    def job(
-        self,
-        *,
-        kind: str | None = None,
-        queue: str = "default",
-        priority: int = Priority.MEDIUM,
-        max_attempts: int = 5,
-        timeout: float | None = None,
-        retry: RetryPolicy | None = None,
-    ) -> Decorator: ...
+    def include(self, *found: Jobs | ModuleType | str) -> None:
+        """Take in the jobs of a collection, of a module, or of a module that is imported when it is needed."""
+        for one in found:
+            self._includes.add(one)
 
-    def job(self, *functions: Any, **options: Any) -> Any:
-        """Make a function a job: `@app.job`, or `@app.job(queue="mail", max_attempts=3)`."""
-
-        def register(function: Callable[..., Any]) -> JobFunction[..., Any, Any]:
-            definition = define(function, **options)
-            self.registry.add(definition)
-            return JobFunction(self, definition)
-
-        return register(*functions) if functions else register
+    def autodiscover(self, package: str, *, module: str = "jobs") -> None:
+        """Take in the jobs of all modules of this name in a package and the packages within it, when needed."""
+        self._includes.discover(package, module)
 
     def submit(self, prepared: Prepared) -> Handle[Any]:
         [handle] = self.submit_many([prepared])
@@ -119,7 +102,7 @@ class Foliot:
         calls = self._checked(prepared)
         if not calls:
             return []
-        jobs = [new_job(call, self) for call in calls]
+        jobs = [self._new_job(call) for call in calls]
         lent = self._lent(calls, connection)
         if lent is not None:
             return self._handles(self._lending.submit(lent, jobs), calls)
@@ -131,7 +114,7 @@ class Foliot:
         calls = self._checked(prepared)
         if not calls:
             return []
-        jobs = [new_job(call, self) for call in calls]
+        jobs = [self._new_job(call) for call in calls]
         lent = self._lent(calls, connection)
         if lent is not None:
             return self._handles(await self._lending.asubmit(lent, jobs), calls)
@@ -210,11 +193,19 @@ class Foliot:
         """How many statements all waiting for results has cost so far, notifications included."""
         return self._portal.waiter.statements
 
-    def new_id(self, kind: str, key: str | None) -> JobId:
-        return self.ids.job(None if key is None else slot_of_key("default", kind, key))
+    @property
+    def submitter(self) -> Self:
+        return self
 
-    def lane(self, queue: str) -> Lane:
-        return lane_of(queue)
+    def _add(self, definition: JobDefinition) -> JobFunction[..., Any, Any]:
+        self._registry.add(definition)
+        return JobFunction(self, definition)
+
+    def _join(self, jobs: Jobs) -> None:
+        jobs.join(self, self._registry)
+
+    def _new_job(self, call: Prepared) -> NewJob:
+        return fill(call.template, call.payload, self.ids)
 
     def _checked(self, prepared: Iterable[Prepared]) -> list[Prepared]:
         calls = list(prepared)

@@ -3,12 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from foliot.model.job import ClaimedJob, Priority
-from foliot.model.retry import Exponential, RetryPolicy
+from foliot.model.retry import Exponential, RetryPolicy, StoredRetry
+
+
+class Defaults(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What holds for a job of a kind unless its submission says otherwise. Stored as JSON with the definition."""
+
+    queue: str = "default"
+    namespace: str = "default"
+    priority: int = Priority.MEDIUM
+    max_attempts: int = 5
+    timeout: float | None = None
+    expires: float | None = None  # seconds after it was submitted
+    tags: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+    version: int = 1
+    ignore_result: bool = False
+    retry: StoredRetry | None = (
+        None  # as far as it can be written down: the worker asks the definition itself
+    )
 
 
 class JobDefinition(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,7 +45,42 @@ class JobDefinition(msgspec.Struct, frozen=True, kw_only=True):
     max_attempts: int = 5
     timeout: float | None = None
     retry: RetryPolicy = Exponential()
+    namespace: str = "default"
+    expires: float | None = None
+    tags: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+    version: int = 1
+    ignore_result: bool = False
+
+    @property
+    def defaults(self) -> Defaults:
+        return Defaults(
+            queue=self.queue,
+            namespace=self.namespace,
+            priority=self.priority,
+            max_attempts=self.max_attempts,
+            timeout=self.timeout,
+            expires=self.expires,
+            tags=self.tags,
+            requires=self.requires,
+            version=self.version,
+            ignore_result=self.ignore_result,
+            retry=self.retry if isinstance(self.retry, StoredRetry) else None,
+        )
 
     def wait(self, job: ClaimedJob, up_to: Callable[[float], float]) -> float:
         """The wait before the next attempt, in seconds; `up_to` draws from zero to a bound."""
         return self.retry.wait(max(1, job.attempt - job.losses), up_to)
+
+
+class StoredDefinition(msgspec.Struct, frozen=True, kw_only=True):
+    """What a store knows of a kind: how it is called, for those who do not have its code."""
+
+    kind: str
+    queue: str
+    signature: str  # as it is written in Python
+    schema: str  # JSON Schema of the payload
+    fingerprint: str  # of schema and version: equal where the same payloads fit
+    version: int
+    options: Defaults
+    updated_at: datetime | None = None

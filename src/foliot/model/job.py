@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import IntEnum, StrEnum
+from typing import Literal
 
 import msgspec
 
@@ -38,6 +39,11 @@ class Priority(IntEnum):
     LOW = 3
 
 
+# What a submission does to the live job that has its unique key: nothing; the job takes over arguments and options
+# and keeps its time; the same, and its time starts again.
+KeyMode = Literal["keep", "replace", "debounce"]
+
+
 class Extras(msgspec.Struct, frozen=True, omit_defaults=True):
     """What only the worker needs to know of a job; stored as JSON."""
 
@@ -45,6 +51,7 @@ class Extras(msgspec.Struct, frozen=True, omit_defaults=True):
     retry: StoredRetry | None = None  # instead of the definition's
     ignore_result: bool = False
     idempotency_key: str | None = None
+    submission: str | None = None  # the id of the submission whose arguments it took over
 
 
 class More(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -75,6 +82,7 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
     timeout: float | None = None
     key: str | None = None
     more: More | None = None
+    key_mode: KeyMode = "keep"
 
 
 class Facts(msgspec.Struct, frozen=True):

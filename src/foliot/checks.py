@@ -1,0 +1,144 @@
+"""Checks of single values: each returns the value in its one form, or says what is wrong with it and what would do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Final, get_args
+
+from foliot.errors import LONGEST_WAIT, InvalidValue
+from foliot.model.job import KeyMode
+from foliot.model.retry import Exponential, Fixed, StoredRetry
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,199}")
+_MOST_NAMES: Final = 32
+_MONTHS: Final = 366 * 86_400.0
+
+
+def check_name(field: str, value: object, *, example: str) -> str:
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise InvalidValue(
+            field, value, "is not 1 to 200 letters, digits, and any of _ . : -", example=example
+        )
+    return value
+
+
+def check_whole(field: str, value: object, least: int, most: int, *, example: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InvalidValue(
+            field, value, f"is not a whole number from {least} to {most}", example=example
+        )
+    return value
+
+
+def check_seconds(field: str, value: object, *, least: float, most: float, example: str) -> float:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not least <= value <= most:  # type: ignore[operator]
+        raise InvalidValue(
+            field, value, f"is not a number of seconds from {least:g} to {most:g}", example=example
+        )
+    return float(value)  # type: ignore[arg-type]
+
+
+def check_delay(value: object) -> float:
+    return _seconds("delay", value, least=0, example="delay=60")
+
+
+def check_timeout(value: object) -> float:
+    return _seconds("timeout", value, least=0.01, example="timeout=30", most=_MONTHS)
+
+
+def check_expires_in(value: object) -> float:
+    return _seconds("expires", value, least=0.001, example="expires=3600")
+
+
+def check_expires(value: object) -> float | datetime:
+    if isinstance(value, datetime):
+        return check_moment("expires", value)
+    return check_expires_in(value)
+
+
+def _seconds(
+    field: str, value: object, *, least: float, example: str, most: float = LONGEST_WAIT
+) -> float:
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    return check_seconds(field, seconds, least=least, most=most, example=example)
+
+
+def check_moment(field: str, value: object) -> datetime:
+    example = f"{field}=datetime(2027, 1, 1, 9, tzinfo=ZoneInfo('Europe/Berlin'))"
+    if not isinstance(value, datetime):
+        raise InvalidValue(field, value, "is not a datetime", example=example)
+    if value.tzinfo is None or value.utcoffset() is None:
+        raise InvalidValue(field, value, "has no time zone", example=example)
+    try:
+        moment = value.astimezone(UTC)
+    except OverflowError:
+        raise InvalidValue(field, value, "is out of range", example=example) from None
+    if not 1970 <= moment.year <= 2999:
+        raise InvalidValue(field, value, "is not between 1970 and 2999", example=example)
+    return moment
+
+
+def check_text(field: str, example: str, longest: int = 512) -> Callable[[object], str]:
+    def check(value: object) -> str:
+        if not isinstance(value, str) or not 0 < len(value) <= longest or not value.isprintable():
+            problem = f"is not printable text of 1 to {longest} characters"
+            raise InvalidValue(field, value, problem, example=f'{field}="{example}"')
+        return value
+
+    return check
+
+
+def check_names(
+    field: str, value: object, one: Callable[[object], str], *, example: str
+) -> tuple[str, ...]:
+    """Several names, each once, in their order."""
+    if not isinstance(value, list | tuple | set | frozenset):
+        raise InvalidValue(field, value, "is not a list of names", example=example)
+    ordered: Iterable[object] = (
+        sorted(value, key=str) if isinstance(value, set | frozenset) else value
+    )
+    names = tuple(dict.fromkeys(one(name) for name in ordered))
+    if len(names) > _MOST_NAMES:
+        raise InvalidValue(field, problem=f"has {len(names)} names, more than {_MOST_NAMES}")
+    return names
+
+
+def check_tags(value: object) -> tuple[str, ...]:
+    return check_names("tags", value, check_text("tags", "vip", 100), example='tags=["vip"]')
+
+
+def check_requires(value: object) -> tuple[str, ...]:
+    def one(name: object) -> str:
+        return check_name("requires", name, example='requires={"gpu", "region:eu"}')
+
+    return tuple(sorted(check_names("requires", value, one, example='requires={"gpu"}')))
+
+
+def check_key_mode(value: object) -> KeyMode:
+    for mode in get_args(KeyMode):
+        if value == mode:
+            return mode  # type: ignore[no-any-return]
+    raise InvalidValue(
+        "key_mode", value, "is not keep, replace or debounce", example='key_mode="replace"'
+    )
+
+
+def check_retry(value: object) -> StoredRetry:
+    if isinstance(value, Exponential | Fixed):
+        return value
+    raise InvalidValue(
+        "retry",
+        value,
+        "is not Exponential or Fixed",
+        example="retry=Fixed(30)",
+        hint="a function of your own belongs to the definition" if callable(value) else None,
+    )
+
+
+def check_flag(field: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidValue(field, value, "is not True or False", example=f"{field}=True")
+    return value

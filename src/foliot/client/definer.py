@@ -1,0 +1,73 @@
+"""`@app.job` and `@jobs.job`: what can be said of a job where its function is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from datetime import timedelta
+from typing import Any, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, overload
+
+from foliot.client.function import JobFunction
+from foliot.model.definition import JobDefinition
+from foliot.model.retry import RetryPolicy
+from foliot.options import Names
+from foliot.registry import define
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class JobOptions(TypedDict, total=False):
+    """What `@app.job` takes."""
+
+    kind: str
+    queue: str
+    priority: int
+    max_attempts: int
+    timeout: float | timedelta | None
+    retry: RetryPolicy | None
+    namespace: str
+    expires: float | timedelta | None
+    tags: Names
+    requires: Names
+    version: int
+    ignore_result: bool
+
+
+class Decorator(Protocol):
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> JobFunction[P, Coroutine[Any, Any, R], R]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> JobFunction[P, R, R]: ...
+
+
+class Definer:
+    """Whatever jobs can be defined in."""
+
+    @overload
+    def job(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> JobFunction[P, Coroutine[Any, Any, R], R]: ...
+
+    @overload
+    def job(self, function: Callable[P, R], /) -> JobFunction[P, R, R]: ...
+
+    @overload
+    def job(self, **options: Unpack[JobOptions]) -> Decorator: ...
+
+    def job(self, *functions: Any, **options: Any) -> Any:
+        """Make a function a job: `@app.job`, or `@app.job(queue="mail", max_attempts=3)`."""
+
+        def register(function: Callable[..., Any]) -> JobFunction[..., Any, Any]:
+            return self._add(define(function, **self._complete(function, options)))
+
+        return register(*functions) if functions else register
+
+    def _complete(self, function: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:
+        """The options with what holds for all jobs that are defined here."""
+        return options
+
+    def _add(self, definition: JobDefinition) -> JobFunction[..., Any, Any]:
+        raise NotImplementedError
