@@ -8,6 +8,7 @@ FoliotError
 ├── JobFailed                        result() of a job that is dead or skipped
 ├── JobCancelled                     result() of a job that was cancelled
 ├── ResultTimeout (TimeoutError)     result() waited long enough
+├── SearchTimeout (TimeoutError)     a search took too long: its filter is to be narrowed
 ├── StoreUnavailable                 the store cannot be reached; .unknown: it may have committed
 ├── SchemaError                      the store's tables do not fit this version
 │   ├── SchemaMissing                there are none
@@ -139,6 +140,16 @@ class ResultTimeout(FoliotError, TimeoutError):
         self.state = state
         still = f"is still {state}" if state else "has not ended"
         super().__init__(f"job {id} {still} after {waited:g} s")
+
+
+class SearchTimeout(FoliotError, TimeoutError):
+    """The store could not tell in time which jobs match a filter."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"the search took longer than {seconds:g} s and was given up",
+            hint="narrow the filter by state, time or id: state:dead created>-2h",
+        )
 
 
 class StoreUnavailable(FoliotError):

@@ -314,8 +314,7 @@ def _holds(term: Term, job: Job, now: datetime) -> bool:
 def _actual(term: Term, job: Job) -> Sequence[object]:
     """What the job has there: nothing, one thing, or several tags."""
     if term.field == "tag":
-        tags: Sequence[str] = getattr(job, "tags", None) or ()
-        return tags
+        return job.tags
     if term.field == "payload":
         return _at_path(job.payload, term.path)
     name = f"{term.field}_at" if FIELDS[term.field] == "time" else term.field

@@ -1,14 +1,15 @@
 """A filter as the WHERE condition of a statement over the alias `j`, for each store and table.
 
-Every value is a parameter. A positive condition may be NULL where a column is, which WHERE takes for
-no; a negated one says IS NOT TRUE, so that -key:x also means the jobs without a key.
+Every value is a parameter; only states are written out, so that indexes over the jobs of one state can be used, and
+they are our own words. A positive condition may be NULL where a column is, which WHERE takes for no; a negated one says
+IS NOT TRUE, so that -key:x also means the jobs without a key.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -20,6 +21,7 @@ from foliot.filter_value import (
     ID_FORM,
     Constant,
     Day,
+    Instant,
     Number,
     Text,
     Value,
@@ -47,6 +49,12 @@ _LIVE_COLUMNS: Final = {**_COLUMNS, "started": "claimed_at", "reason": "hold"}
 _ALWAYS: Final = {
     "id", "kind", "queue", "namespace", "priority", "attempt", "losses", "created", "run"
 }  # fmt: skip
+_INDEXED: Final[dict[Table, frozenset[str]]] = {
+    "jobs": frozenset({"id", "state", "key"}),
+    "history": frozenset({"id"}),
+    "dead": frozenset({"id"}),
+}
+_CLOCK_STEP: Final = timedelta(hours=1)  # that a store's clock may have gone back
 _COMPARE: Final = {":": "=", ">": ">", ">=": ">=", "<": "<", "<=": "<="}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LIKE: Final = str.maketrans({"\\": r"\\", "%": r"\%", "_": r"\_"})
@@ -60,12 +68,47 @@ class Condition(msgspec.Struct, frozen=True):
     values: dict[str, object]
 
 
-def compile(filter: Filter, dialect: Dialect, *, now: datetime, table: Table) -> Condition:
-    """The filter for one table of one store; ages are counted from `now`."""
+def narrow(filter: Filter, *, now: datetime, table: Table) -> Filter:
+    """The same with what follows from it for a table. What was created after a time has also finished after it, so
+    that days of history need not be looked at."""
+    if table != "history":
+        return filter
+    since = [
+        moment(term.values[0], now)
+        for term in filter.terms
+        if term.field == "created" and not term.negated and len(term.values) == 1
+        if term.operator in (">", ">=") or isinstance(term.values[0], Day)
+        if term.operator not in ("<", "<=")
+    ]
+    if not since or max(since) < _EPOCH + _CLOCK_STEP:
+        return filter
+    return Filter((*filter.terms, Term("finished", ">=", (Instant(max(since) - _CLOCK_STEP),))))
+
+
+def indexed(filter: Filter, dialect: Dialect, *, now: datetime, table: Table) -> Filter:
+    """Of the filter, what an index tells: jobs by state and key, all by id. History in PostgreSQL is kept by day: whole
+    days are told apart without a look at their rows."""
+    terms = [term for term in filter.terms if _is_indexed(term, table)]
+    if dialect == "postgres" and table == "history":
+        terms += [
+            day
+            for term in filter.terms
+            if term.field == "finished" and not term.negated and len(term.values) == 1
+            if term.values[0] != ANY
+            for day in _days(term, moment(term.values[0], now))
+        ]
+    return Filter(tuple(terms))
+
+
+def compile(
+    filter: Filter, dialect: Dialect, *, now: datetime, table: Table, prefix: str = "f"
+) -> Condition:
+    """The filter for one table of one store; ages are counted from `now`. Its parameters begin with `prefix`."""
     states = filter.states()
     if states is not None and not states & TABLE_STATES[table]:
         return Condition("false", {})
-    writer: _Writer = _Postgres(now, table) if dialect == "postgres" else _Sqlite(now, table)
+    kind = _Postgres if dialect == "postgres" else _Sqlite
+    writer: _Writer = kind(now, table, prefix)
     terms = [writer.term(term) for term in filter.terms]
     if "false" in terms:
         return Condition("false", {})
@@ -73,11 +116,39 @@ def compile(filter: Filter, dialect: Dialect, *, now: datetime, table: Table) ->
     return Condition(" AND ".join(needed) or "true", writer.values)
 
 
+def _is_indexed(term: Term, table: Table) -> bool:
+    if term.field not in _INDEXED[table]:
+        return False
+    if term.field == "state":
+        return True
+    if term.negated or ANY in term.values:
+        return False
+    texts = [value for value in term.values if isinstance(value, Text)]
+    if term.field == "key":
+        return all(text.exact for text in texts)
+    return all(text.exact or _is_prefix(text) for text in texts)
+
+
+def _days(term: Term, time: datetime) -> list[Term]:
+    """The whole days in which the term can hold."""
+    since = Term("finished", ">=", (Day(time.date()),))
+    if term.operator in (">", ">=") or time.date() == date.max:
+        return [since] if term.operator in (">", ">=", ":") else []
+    until = Term("finished", "<", (Day(time.date() + timedelta(days=1)),))
+    return [since, until] if term.operator == ":" else [until]
+
+
+def _is_prefix(text: Text) -> bool:
+    """The beginning of an id."""
+    return text.pieces == (text.pieces[0], "") and is_id_prefix(text.pieces[0])
+
+
 class _Writer(ABC):
     """Writes terms and keeps their values. The two stores differ in what is abstract here."""
 
-    def __init__(self, now: datetime, table: Table) -> None:
+    def __init__(self, now: datetime, table: Table, prefix: str) -> None:
         self._now = now
+        self._prefix = prefix
         self._states = TABLE_STATES[table]
         self._columns = _LIVE_COLUMNS if table == "jobs" else _COLUMNS
         self._never = {"finished"} if table == "jobs" else set()
@@ -86,7 +157,7 @@ class _Writer(ABC):
 
     def put(self, value: object, type: str) -> str:
         """A parameter with this value."""
-        name = f"f{len(self.values)}"
+        name = f"{self._prefix}{len(self.values)}"
         self.values[name] = value
         return self.parameter(name, type)
 
@@ -111,7 +182,8 @@ class _Writer(ABC):
         states = term.states() & self._states
         if states == self._states:
             return "true"
-        return f"j.state IN ({', '.join(self.put(str(state), 'text') for state in sorted(states))})"
+        words = [f"'{state}'" for state in sorted(states)]
+        return f"j.state = {words[0]}" if len(words) == 1 else f"j.state IN ({', '.join(words)})"
 
     def _compare(self, column: str, field: str, operator: Operator, value: Value) -> str:
         match value:
@@ -132,7 +204,7 @@ class _Writer(ABC):
         start = text.pieces[0]
         if text.exact:
             return f"{column} = {self.put(start, 'uuid')}"
-        if text.pieces == (start, "") and is_id_prefix(start):
+        if _is_prefix(text):
             first = self.put(start + ID_FORM[len(start) :], "uuid")
             last = self.put(start + ID_FORM.replace("0", "f")[len(start) :], "uuid")
             return f"{column} BETWEEN {first} AND {last}"

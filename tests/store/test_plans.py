@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
 import pytest
 
+from foliot.filter import parse
+from foliot.store.searching import FIRST_ID, LAST_ID, conditions
+from foliot.store.sql import compose
 from foliot.testing.clock import ManualClock
-from support.plans import Mode, Scan, explain, nodes, scans
+from support.plans import STATEMENTS, Mode, Scan, explain, nodes, scans
 from support.stores import Databases, open_world, postgres_place
 
 PARTITION = 3
@@ -39,6 +43,13 @@ RIDES = {
     "peek_jobs": {"jobs_ready", "jobs_scheduled"},
     "list_running_jobs": {"jobs_running"},
     "find_settled_jobs": {"history_id", "attempts_pkey"},
+    "lock_dead_jobs": {"dead_pkey"},
+    "retry_dead_jobs": {"dead_pkey"},
+    "remove_retried_jobs": {"dead_pkey"},
+    "find_key_holders": {"dead_pkey", "jobs_key"},
+    "purge_dead_jobs": {"dead_pkey", "attempts_pkey"},
+    "count_ahead": {"jobs_pkey", "jobs_ready"},
+    "list_earlier_jobs": {"jobs_pkey", "jobs_order"},
     "get_live_job": {"jobs_pkey"},
     "get_recent_job": {"history_id"},
     "get_dead_job": {"dead_pkey"},
@@ -172,6 +183,8 @@ def _values(connection: psycopg.Connection[Any]) -> dict[str, object]:
         "limit": BATCH,
         "loss_limit": 3,
         "since": "2000-01-01",
+        "payload": None,
+        "extras": None,
     }
 
 
@@ -186,7 +199,7 @@ def _plan(
         values |= {"kinds": values["namespaces"]}
     elif name in ("find_lost_sessions", "peek_jobs"):
         values |= {"partitions": 8}
-    return explain(connection, name, values, mode=mode, analyse=analyse)
+    return explain(connection, STATEMENTS[name], values, mode=mode, analyse=analyse)
 
 
 def _check(connection: psycopg.Connection[Any], name: str, found: list[Scan]) -> None:
@@ -300,3 +313,59 @@ def _value(connection: psycopg.Connection[Any], statement: str) -> int:
     row = connection.execute(statement).fetchone()
     assert row is not None
     return int(row[0])
+
+
+@pytest.mark.parametrize(
+    "filter",
+    [
+        "",
+        "kind:kind7",
+        "kind:nothing",
+        "payload.customer:42",
+        "state:held",
+        "state:scheduled queue:queue3",
+        "state:succeeded",
+        "state:dead kind:kind",
+        "key:key10",
+        "created>-1h",
+        "finished>-1h kind:nothing",
+        "-tag:test created<-1h",
+    ],
+)
+def test_a_search_looks_at_a_window_and_sorts_no_more(
+    full: psycopg.Connection[Any], filter: str
+) -> None:
+    """Whatever the filter: none of the two hundred thousand rows but those of the window is read."""
+    window = 8_000
+    whole, told = conditions(parse(filter), "postgres", now=datetime.now(UTC))
+    values: dict[str, object] = {
+        "partitions": 8,
+        "after": LAST_ID,
+        "edge": FIRST_ID,
+        "skipped": window // 8 - 1,
+        "limit": 100,
+        "payloads": "true",
+    }
+    statement = compose(STATEMENTS["find_search_edge"], told.sql)
+    plan = explain(full, statement, {**told.values, **values}, mode="custom", analyse=True)
+    assert _read(plan) <= 3 * window * 1.1 + 1_000, filter
+    with full.cursor() as cursor:
+        row = cursor.execute(
+            "SELECT id::text FROM foliot.history WHERE partition = 3 ORDER BY id DESC OFFSET %s LIMIT 1",
+            (window // 8,),
+        ).fetchone()
+    assert row is not None
+    for name in ("search_jobs", "count_found_jobs"):
+        statement = compose(STATEMENTS[name], whole.sql)
+        asked = {**whole.values, **values, "edge": row[0]}
+        plan = explain(full, statement, asked, mode="custom", analyse=True)
+        assert _read(plan) <= 3 * window * 1.5, (name, filter)
+
+
+def _read(plan: dict[str, Any]) -> float:
+    """Rows that scans have looked at."""
+    return sum(
+        float(node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]
+        for node in nodes(plan)
+        if "Scan" in node["Node Type"] and "Relation Name" in node
+    )

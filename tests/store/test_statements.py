@@ -11,13 +11,24 @@ import pytest
 
 from foliot.store.sql import JOB_FILES, load_statements, parse_statement
 
-FILES = [*JOB_FILES, "sessions.sql", "upkeep.sql", "overview.sql", "guest.sql"]
+FILES = [
+    *JOB_FILES,
+    "dead.sql",
+    "search.sql",
+    "audit.sql",
+    "sessions.sql",
+    "upkeep.sql",
+    "overview.sql",
+    "guest.sql",
+]
 POSTGRES, SQLITE = "foliot.store.postgres", "foliot.store.sqlite"
 
 # Where the dialects must differ, each with its reason.
 ONLY_POSTGRES = {
     "list_history_days": "history is kept by day",
     "lock_jobs": "there is one writer, so nobody waits crosswise",
+    "lock_dead_jobs": "the same",
+    "limit_search": "the time is looked at between steps",
     "prune_default_history": "what no day was made for",
     "prune_attempts": "in SQLite they go with their job's history",
     "count_dead_tuples": "freed pages are used again by themselves",

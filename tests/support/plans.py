@@ -13,7 +13,7 @@ from foliot.store.sql import JOB_FILES, Statement, load_statements
 Mode = Literal["generic", "custom"]
 HOT = ("jobs", "history", "dead", "attempts")
 STATEMENTS: Mapping[str, Statement] = load_statements(
-    "foliot.store.postgres", *JOB_FILES, "sessions.sql", "upkeep.sql"
+    "foliot.store.postgres", *JOB_FILES, "dead.sql", "search.sql", "sessions.sql", "upkeep.sql"
 )
 
 
@@ -27,14 +27,14 @@ class Scan(msgspec.Struct, frozen=True):
 
 def explain(
     connection: psycopg.Connection[Any],
-    name: str,
+    statement: Statement,
     values: Mapping[str, object],
     *,
     mode: Mode,
     analyse: bool = False,
 ) -> dict[str, Any]:
     """As the adapter has it run: prepared, with the plan that is made for all values or for these."""
-    statement = STATEMENTS[name]
+    name = statement.name
     arguments = [_literal(value) for value in statement.bind(values)]
     called = f"{name}({', '.join(arguments)})" if arguments else name
     options = "ANALYZE, BUFFERS, FORMAT JSON" if analyse else "FORMAT JSON"

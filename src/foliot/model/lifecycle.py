@@ -23,7 +23,7 @@ TRANSITIONS: Final[dict[tuple[JobState, str], frozenset[JobState]]] = {
     (_S.RUNNING, "finish"): frozenset({_S.SUCCEEDED, _S.CANCELLED, _S.SCHEDULED, _S.DEAD}),
     (_S.RUNNING, "release"): frozenset({_S.READY, _S.HELD, _S.CANCELLED}),
     (_S.RUNNING, "reap"): frozenset({_S.READY, _S.SCHEDULED, _S.CANCELLED, _S.DEAD}),
-    (_S.DEAD, "retry"): frozenset({_S.READY}),
+    (_S.DEAD, "retry"): frozenset({_S.READY, _S.HELD}),
 }
 
 VERBS: Final = frozenset(verb for _, verb in TRANSITIONS)

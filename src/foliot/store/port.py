@@ -18,6 +18,7 @@ from foliot.model.job import Attempt, ClaimedJob, Job, JobState, NewJob, Outcome
 from foliot.model.lane import Lane
 from foliot.model.session import NewSession, Session
 from foliot.store.operator import Overview, Transfer
+from foliot.store.searching import Audit, Dead, Search
 
 # Seconds past its timeout before the store takes a job from a session that lives.
 DEADLINE_GRACE: Final = 10.0
@@ -275,6 +276,15 @@ class Store(Protocol):
 
     @property
     def jobs(self) -> Jobs: ...
+
+    @property
+    def search(self) -> Search: ...
+
+    @property
+    def dead(self) -> Dead: ...
+
+    @property
+    def audit(self) -> Audit: ...
 
     @property
     def sessions(self) -> Sessions: ...

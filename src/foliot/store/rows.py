@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from foliot.ids import JobId, SessionId
+from foliot.model.audit import Entry
 from foliot.model.job import Attempt, ClaimedJob, Extras, Job, JobState, Progress
 from foliot.model.session import Session
 
@@ -19,6 +20,7 @@ ToNames = Callable[[Any], tuple[str, ...]]
 
 _NO_EXTRAS: Final = Extras()
 _decode_extras: Final = msgspec.json.Decoder(Extras).decode
+_decode_detail: Final = msgspec.json.Decoder(dict[str, Any]).decode
 _decode_progress: Final = msgspec.json.Decoder(Progress).decode
 
 
@@ -95,6 +97,12 @@ def session(row: Row, time: ToTime, names: ToNames) -> Session:
         live=bool(row[10]),
         executing=row[11],
     )
+
+
+def entry(row: Row, time: ToTime) -> Entry:
+    at = time(row[1])
+    assert at is not None
+    return Entry(row[0], at, row[2], row[3], row[4], _decode_detail(row[5]))
 
 
 def as_is(value: datetime | None) -> datetime | None:

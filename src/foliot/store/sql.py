@@ -22,7 +22,7 @@ JOB_FILES: Final = (
 
 _HEADING = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"--[^\n]*")
-_PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z_]\w*)")
 _SPACE = re.compile(r"\s+")
 
 
@@ -49,6 +49,15 @@ def load_statements(package: str, *files_: str) -> dict[str, Statement]:
                 raise ValueError(f"statement {name} is written twice in {package}")
             found[name] = parse_statement(name, body)
     return found
+
+
+def compose(statement: Statement, conditions: Mapping[str, str]) -> Statement:
+    """The statement with conditions in the places that are marked for them: {jobs}. What users write is never in a
+    condition, only in the values of its parameters (filter_sql.py)."""
+    text = statement.text
+    for name, condition in conditions.items():
+        text = text.replace(f"{{{name}}}", condition)
+    return parse_statement(statement.name, text)
 
 
 def parse_statement(name: str, body: str) -> Statement:

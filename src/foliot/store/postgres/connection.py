@@ -6,9 +6,9 @@ statements are not prepared. A lost connection is reported as `StoreUnavailable`
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from math import ceil
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 import psycopg
@@ -22,6 +22,7 @@ from foliot.ids import Ids
 from foliot.store.postgres.failures import explain, role_of, translate, unavailable
 from foliot.store.sql import Statement
 
+T = TypeVar("T")
 Rows = list[tuple[Any, ...]]
 Values = Mapping[str, object]
 
@@ -37,6 +38,7 @@ class Step(msgspec.Struct, frozen=True):
 
     statement: Statement
     values: Values
+    prepared: bool = True  # its plan is kept for the next time
 
 
 class Transacting(Protocol):
@@ -57,8 +59,11 @@ class Line(AsyncConnection[Any]):
     planned_at = 0.0
 
 
+Ask = Callable[[Step], Awaitable[Rows]]
+
+
 class Connections:
-    """A pool, and the two ways to use it: `read` one statement, `transact` several."""
+    """A pool, and the ways to use it: `read` one statement, `transact` several, `converse` to and fro."""
 
     def __init__(self, url: str, *, size: int, timeout: float, clock: Clock, ids: Ids) -> None:
         self.conninfo = to_conninfo(url, timeout=timeout)
@@ -101,24 +106,40 @@ class Connections:
 
     async def read(self, statement: Statement, values: Values) -> Rows:
         """One statement that only reads, or whose effect may be repeated."""
-        return (await self._attempt([Step(statement, values)]))[0]
+        return (await self._attempt(lambda line: self._run(line, [Step(statement, values)])))[0]
 
     async def transact(self, steps: Sequence[Step]) -> list[Rows]:
         """All steps in one transaction and one round trip; the rows of each. It has committed when this returns."""
+        return await self._retry(lambda connection: self._run(connection, steps))
+
+    async def converse(self, talk: Callable[[Ask], Awaitable[T]]) -> T:
+        """One transaction of as many round trips as `talk` asks questions, for what is done by hand: an answer may
+        decide what comes next. It may be begun again."""
+
+        async def run(connection: Line) -> T:
+            async def ask(step: Step) -> Rows:
+                return (await self._run(connection, [step]))[0]
+
+            async with connection.transaction():
+                return await talk(ask)
+
+        return await self._retry(run)
+
+    async def _retry(self, run: Callable[[Line], Awaitable[T]]) -> T:
         for attempt in range(1, _TRIES):
             try:
-                return await self._attempt(steps)
+                return await self._attempt(run)
             except (errors.DeadlockDetected, errors.SerializationFailure):
                 await self._clock.sleep(self._ids.up_to(0.02 * attempt))
         try:
-            return await self._attempt(steps)
+            return await self._attempt(run)
         except (errors.DeadlockDetected, errors.SerializationFailure) as error:
             raise StoreUnavailable(f"the store is too contended: {error}") from error
 
-    async def _attempt(self, steps: Sequence[Step]) -> list[Rows]:
+    async def _attempt(self, run: Callable[[Line], Awaitable[T]]) -> T:
         connection = await self._borrow()
         try:
-            return await self._run(connection, steps)
+            return await run(connection)
         except (errors.DeadlockDetected, errors.SerializationFailure):
             await _forgive(connection)
             raise
@@ -161,7 +182,10 @@ class Connections:
             for cursor, step in zip(cursors, steps, strict=True):
                 statement = step.statement
                 await cursor.execute(
-                    statement.numbered, statement.bind(step.values), prepare=prepare, binary=True
+                    statement.numbered,
+                    statement.bind(step.values),
+                    prepare=prepare and step.prepared,
+                    binary=True,
                 )
             if explicit:
                 await connection.execute("COMMIT", prepare=prepare)

@@ -12,12 +12,15 @@ from foliot.errors import redact
 from foliot.ids import Ids
 from foliot.store.migrate import check
 from foliot.store.port import Wake
+from foliot.store.postgres.audit import PostgresAudit
 from foliot.store.postgres.connection import Connections
+from foliot.store.postgres.dead import PostgresDead
 from foliot.store.postgres.failures import translate
 from foliot.store.postgres.jobs import PostgresJobs
 from foliot.store.postgres.listen import Listener, Notifier
 from foliot.store.postgres.migrations import MIGRATIONS, read_applied, read_partitions
 from foliot.store.postgres.overview import PostgresOverview
+from foliot.store.postgres.search import PostgresSearch
 from foliot.store.postgres.sessions import PostgresLeases, PostgresSessions
 from foliot.store.postgres.transfer import PostgresTransfer
 from foliot.store.postgres.upkeep import PostgresQueues, PostgresUpkeep
@@ -37,6 +40,9 @@ class PostgresStore:
         self.url = redact(settings.url)
         self.partitions = partitions
         self.jobs = PostgresJobs(connections, clock, partitions=partitions)
+        self.search = PostgresSearch(connections, clock, partitions=partitions)
+        self.dead = PostgresDead(connections, clock)
+        self.audit = PostgresAudit(connections, clock)
         self.sessions = PostgresSessions(connections, clock, partitions=partitions)
         self.leases = PostgresLeases(connections, clock)
         self.queues = PostgresQueues(connections, clock)

@@ -17,6 +17,7 @@ Rows = list[tuple[Any, ...]]
 Values = dict[str, object]
 Parts = tuple[str, ...]
 
+_decode_names: Final = msgspec.json.Decoder(tuple[str, ...]).decode
 _SPARE: Final = b" "  # before all others: a piece of an empty blob would be NULL
 
 
@@ -35,6 +36,10 @@ def execute(connection: Connection, parts: Sequence[str], values: Values) -> Row
     for part in parts:
         rows += connection.execute(part, values).fetchall()
     return rows
+
+
+def to_names(value: str | None) -> tuple[str, ...]:
+    return _decode_names(value) if value else ()
 
 
 def to_json(value: object) -> str:

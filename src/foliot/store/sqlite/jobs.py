@@ -16,7 +16,15 @@ from foliot.store import rows
 from foliot.store.batches import by_partition
 from foliot.store.port import Cycle, Peek, Reaped, RunningJob, Share
 from foliot.store.sql import JOB_FILES
-from foliot.store.sqlite.batches import Rows, Values, execute, load_parts, submissions, to_json
+from foliot.store.sqlite.batches import (
+    Rows,
+    Values,
+    execute,
+    load_parts,
+    submissions,
+    to_json,
+    to_names,
+)
 from foliot.store.sqlite.claim import Claim, Taken, claimed_jobs
 from foliot.store.sqlite.connection import Transacting
 from foliot.store.sqlite.outcomes import Ending, traces
@@ -24,7 +32,6 @@ from foliot.store.sqlite.times import from_microseconds, store_now
 
 SQL: Final = load_parts(*JOB_FILES)
 _decode_lanes: Final = msgspec.json.Decoder(list[int]).decode
-_decode_names: Final = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
 class SqliteJobs:
@@ -142,7 +149,7 @@ class SqliteJobs:
         due_in: dict[int, float] = {}
         for partition, lane, queue, requires, seconds in found:
             if lane is not None:
-                needs = _names(requires)
+                needs = to_names(requires)
                 ready.append((partition, Lane(lane, queue, needs)))
             elif seconds is not None:
                 due_in[partition] = seconds
@@ -158,7 +165,7 @@ class SqliteJobs:
             return []
 
         found = await self._connections.read(run)
-        return rows.job(found[0], from_microseconds, _names) if found else None
+        return rows.job(found[0], from_microseconds, to_names) if found else None
 
     async def ended(self, ids: Sequence[JobId]) -> list[Job]:
         jobs: list[Job] = []
@@ -166,7 +173,7 @@ class SqliteJobs:
             found = await self._read(
                 "list_ended_jobs", {"partition": partition, "ids": to_json(some)}
             )
-            jobs.extend(rows.job(row, from_microseconds, _names) for row in found)
+            jobs.extend(rows.job(row, from_microseconds, to_names) for row in found)
         return jobs
 
     async def live(self, ids: Sequence[JobId]) -> dict[JobId, JobState]:
@@ -206,10 +213,6 @@ class SqliteJobs:
             return str(execute(connection, admit, asked)[0][0])
 
         return _decode_lanes(await self._connections.transact(run, look=look))
-
-
-def _names(value: str | None) -> tuple[str, ...]:
-    return _decode_names(value) if value else ()
 
 
 def _insert(connection: Connection, batches: Sequence[Values], values: Values) -> int:

@@ -12,12 +12,15 @@ from foliot.errors import SchemaMissing
 from foliot.ids import Ids
 from foliot.store.migrate import check
 from foliot.store.port import Wake
+from foliot.store.sqlite.audit import SqliteAudit
 from foliot.store.sqlite.connection import Connections
+from foliot.store.sqlite.dead import SqliteDead
 from foliot.store.sqlite.file import File, explain
 from foliot.store.sqlite.jobs import SqliteJobs
 from foliot.store.sqlite.listen import Ear, Listener
 from foliot.store.sqlite.migrations import MIGRATIONS, migrate, read_applied, read_partitions
 from foliot.store.sqlite.overview import SqliteOverview
+from foliot.store.sqlite.search import SqliteSearch
 from foliot.store.sqlite.sessions import SqliteLeases, SqliteSessions
 from foliot.store.sqlite.transfer import SqliteTransfer
 from foliot.store.sqlite.upkeep import SqliteQueues, SqliteUpkeep
@@ -30,6 +33,9 @@ class SqliteStore:
         self.url = connections.file.url
         self.partitions = partitions
         self.jobs = SqliteJobs(connections, clock, partitions=partitions)
+        self.search = SqliteSearch(connections, clock, partitions=partitions)
+        self.dead = SqliteDead(connections, clock)
+        self.audit = SqliteAudit(connections, clock)
         self.sessions = SqliteSessions(connections, clock, partitions=partitions)
         self.leases = SqliteLeases(connections, clock)
         self.queues = SqliteQueues(connections, clock)

@@ -74,6 +74,7 @@ CREATE TABLE foliot.audit (
     detail text        NOT NULL DEFAULT '{}'              -- JSON
 );
 CREATE INDEX audit_at ON foliot.audit (at);
+CREATE INDEX audit_target ON foliot.audit (target, id);
 
 -- How far each fair key has been served in a lane: the place of its last job.
 CREATE TABLE foliot.fair (

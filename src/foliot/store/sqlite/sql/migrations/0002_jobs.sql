@@ -71,6 +71,7 @@ CREATE TABLE foliot_audit (
     detail      TEXT    NOT NULL DEFAULT '{}'              -- JSON
 );
 CREATE INDEX foliot_audit_at ON foliot_audit (at);
+CREATE INDEX foliot_audit_target ON foliot_audit (target, id);
 
 -- How far each fair key has been served in a lane: the place of its last job.
 CREATE TABLE foliot_fair (
