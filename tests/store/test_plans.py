@@ -365,7 +365,8 @@ def test_a_search_looks_at_a_window_and_sorts_no_more(
 def _read(plan: dict[str, Any]) -> float:
     """Rows that scans have looked at."""
     return sum(
-        float(node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]
+        float(node["Actual Rows"] + node.get("Rows Removed by Filter", 0))
+        * float(node["Actual Loops"])
         for node in nodes(plan)
         if "Scan" in node["Node Type"] and "Relation Name" in node
     )
