@@ -11,10 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from support.installed import environment as clean_environment
+from support.installed import install
+
 ROOT = Path(__file__).parent.parent.parent
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md")])
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-FILE_NAME = re.compile(r"# (\w+\.py)\n")
+FILE_NAME = re.compile(r"# (\w+\.(?:py|ini))\n")
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)[^)]*\)")
 
 
@@ -23,19 +26,30 @@ def blocks(page: Path) -> Iterator[tuple[str, str]]:
         yield match[1], match[2]
 
 
+def save(text: str, folder: Path) -> None:
+    name = FILE_NAME.match(text)
+    assert name, f"a block does not start with its file name: {text[:80]}"
+    (folder / name[1]).write_text(text)
+    if name[1].endswith(".py"):
+        compile(text, name[1], "exec")
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return install(tmp_path_factory.mktemp("site"))
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
+def test_the_code_of_a_page_runs(page: Path, site: Path, tmp_path: Path) -> None:
     bin = Path(sys.executable).parent
-    environment = {**os.environ, "PATH": f"{bin}:{os.environ['PATH']}", "PYTHONPATH": str(tmp_path)}
-    environment.pop("FOLIOT_URL", None)
+    environment = clean_environment(
+        site, PATH=f"{bin}:{os.environ['PATH']}", PYTHONPATH=f"{tmp_path}:{site}"
+    )
     workers = []
     try:
         for language, text in blocks(page):
-            if language == "python":
-                name = FILE_NAME.match(text)
-                assert name, f"a block of {page.name} does not start with its file name"
-                (tmp_path / name[1]).write_text(text)
-                compile(text, name[1], "exec")
+            if language in ("python", "ini"):
+                save(text, tmp_path)
             elif language == "console":
                 for line in text.splitlines():
                     command = line.removeprefix("$ ").split()

@@ -158,13 +158,25 @@ def test_a_long_chain_of_jobs_ends(app: Foliot) -> None:
     assert seen == list(range(1, 101))
 
 
-def test_an_endless_chain_is_named(app: Foliot) -> None:
-    @app.job
+def test_an_endless_chain_is_named(foliot_app: Foliot) -> None:
+    @foliot_app.job
     def again() -> None:
         again.options(delay=3600).submit()
 
-    with pytest.raises(NeverIdle, match="again keeps coming back"):
+    with (
+        foliot_app.inline(limit=100),
+        pytest.raises(NeverIdle, match="again keeps coming back"),
+    ):
         again.submit()
+
+
+def test_many_jobs_are_not_endless(foliot_app: Foliot) -> None:
+    @foliot_app.job
+    async def nothing() -> None: ...
+
+    with foliot_app.inline(limit=10):
+        handles = foliot_app.submit_many([nothing.prepare() for _ in range(50)])
+        assert handles[49].status() == "succeeded"
 
 
 def test_other_ways_to_end_are_as_always(app: Foliot) -> None:

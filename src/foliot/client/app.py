@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 from types import ModuleType
 from typing import Any, Self
 
+from foliot.by_hand import LIMIT
 from foliot.client.connections.lending import Lending
 from foliot.client.definer import Definer
 from foliot.client.function import JobFunction, Prepared
@@ -49,10 +50,13 @@ class Foliot(Definer):
         ids = ids or Ids(clock=clock)
         self._registry = Registry()
         self._includes = Includes(self._join)
-        self._portal = Portal(settings, clock=clock, ids=ids)
-        if inline:
-            self._portal = InlinePortal(self._registry, settings)
-        self._lending = Lending(self._portal)
+        self._home = (
+            InlinePortal(self._registry, settings)
+            if inline
+            else Portal(settings, clock=clock, ids=ids)
+        )
+        self._portal = self._home  # another one while the app is moved
+        self._lending = Lending(self._home)
         self.include(*include)
 
     @property
@@ -153,25 +157,26 @@ class Foliot(Definer):
             yield
 
     @contextmanager
-    def inline(self, *, reraise: bool = False) -> Iterator[None]:
+    def inline(self, *, reraise: bool = False, limit: int = LIMIT) -> Iterator[None]:
         """In this block jobs run when they are submitted, in the calling thread, and are stored in memory. With
-        `reraise`, `submit` raises what the function raised."""
-        with self.moved(InlinePortal(self.registry, self.settings, reraise=reraise)):
+        `reraise`, `submit` raises what the function raised. More than `limit` further attempts are an error."""
+        portal = InlinePortal(self.registry, self.settings, reraise=reraise, limit=limit)
+        with self.moved(portal):
             yield
 
     @contextmanager
     def moved(self, portal: Portal) -> Iterator[None]:
         """In this block the app works through another portal: with its store, its clock, its ids."""
-        home, self._portal = self._portal, portal
+        before, self._portal = self._portal, portal
         try:
             yield
         finally:
-            self._portal = home
+            self._portal = before
             portal.close()
 
     def close(self) -> None:
         """Close the connections. What was submitted stays; the app opens again on its next use."""
-        self._portal.close()
+        self._home.close()
 
     async def aclose(self) -> None:
         await asyncio.to_thread(self.close)

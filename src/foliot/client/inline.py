@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
-from foliot.by_hand import Driver, Plan, settings_in_memory
+from foliot.by_hand import LIMIT, Driver, Plan, settings_in_memory
 from foliot.client.portal import Portal
 from foliot.clock import SystemClock
 from foliot.config import Settings
@@ -51,28 +51,40 @@ class LeapingClock(SystemClock):
 class InlinePortal(Portal):
     by_hand = True
 
-    def __init__(self, registry: Registry, settings: Settings, *, reraise: bool = False) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        settings: Settings,
+        *,
+        reraise: bool = False,
+        limit: int = LIMIT,
+    ) -> None:
         self._leaping = LeapingClock()
         super().__init__(
             settings_in_memory(settings), clock=self._leaping, ids=Ids(clock=self._leaping)
         )
         self._registry = registry
-        self._plan = Plan(through=True, reraise=reraise)
+        self._reraise = reraise
+        self._limit = limit
 
     def submit(self, jobs: Sequence[NewJob]) -> Future[list[JobId]]:
         done = super().submit(jobs)
         done.result()
         with _one_deeper() as depth:
             if depth <= _DEEPEST:
-                run_off_the_loop(partial(self._driver(self.call(self.store())).run, self._plan))
+                driver = self._driver(self.call(self.store()))
+                run_off_the_loop(partial(driver.run, self._plan(jobs)))
         return done
 
     async def asubmit(self, jobs: Sequence[NewJob]) -> list[JobId]:
         ids = await asyncio.wrap_future(super().submit(jobs))
         with _one_deeper() as depth:
             if depth <= _DEEPEST:
-                await self._driver(await self.acall(self.store())).arun(self._plan)
+                await self._driver(await self.acall(self.store())).arun(self._plan(jobs))
         return ids
+
+    def _plan(self, jobs: Sequence[NewJob]) -> Plan:
+        return Plan(through=True, reraise=self._reraise, limit=self._limit + len(jobs))
 
     def _driver(self, store: Store) -> Driver:
         return Driver(store, self._registry, self.settings, clock=self._leaping, ids=self.ids)

@@ -86,34 +86,36 @@ class Harness:
             )
         return self._app
 
-    def run_until_idle(self, *, limit: int = LIMIT, reraise: bool = False) -> int:
+    def run_until_idle(self, *, limit: int | None = None, reraise: bool = False) -> int:
         """Run everything that is due, and what comes of it, while the clock stands still. Returns how many attempts
-        that took; more than `limit` are an error. With `reraise`, stop at the first job that fails and raise what it
-        raised; otherwise that is in `failures`, and the job has its retry ahead."""
-        return self._run(Plan(limit=limit, reraise=reraise))
+        that took; more than `limit`, by default 1,000 more than there are jobs, are an error. With `reraise`, stop at
+        the first job that fails and raise what it raised; otherwise that is in `failures`, and a retry is ahead."""
+        return self._run(self._plan(None, limit, reraise=reraise))
 
-    async def arun_until_idle(self, *, limit: int = LIMIT, reraise: bool = False) -> int:
-        return await self._arun(Plan(limit=limit, reraise=reraise))
+    async def arun_until_idle(self, *, limit: int | None = None, reraise: bool = False) -> int:
+        return await self._arun(self._plan(None, limit, reraise=reraise))
 
-    def advance(self, span: Span, *, limit: int = LIMIT, reraise: bool = False) -> int:
+    def advance(self, span: Span, *, limit: int | None = None, reraise: bool = False) -> int:
         """Move the clock by "3 days", a number of seconds or a timedelta, and run what becomes due on the way, each
         at its time. In a job that is running, it only moves the clock."""
         return self.advance_to(self._ahead(span), limit=limit, reraise=reraise)
 
-    async def aadvance(self, span: Span, *, limit: int = LIMIT, reraise: bool = False) -> int:
+    async def aadvance(self, span: Span, *, limit: int | None = None, reraise: bool = False) -> int:
         return await self.aadvance_to(self._ahead(span), limit=limit, reraise=reraise)
 
-    def advance_to(self, moment: datetime, *, limit: int = LIMIT, reraise: bool = False) -> int:
-        if self._driver is not None:
-            return self._move_only(moment)
-        return self._run(Plan(until=self._later(moment), limit=limit, reraise=reraise))
-
-    async def aadvance_to(
-        self, moment: datetime, *, limit: int = LIMIT, reraise: bool = False
+    def advance_to(
+        self, moment: datetime, *, limit: int | None = None, reraise: bool = False
     ) -> int:
         if self._driver is not None:
             return self._move_only(moment)
-        return await self._arun(Plan(until=self._later(moment), limit=limit, reraise=reraise))
+        return self._run(self._plan(self._later(moment), limit, reraise=reraise))
+
+    async def aadvance_to(
+        self, moment: datetime, *, limit: int | None = None, reraise: bool = False
+    ) -> int:
+        if self._driver is not None:
+            return self._move_only(moment)
+        return await self._arun(self._plan(self._later(moment), limit, reraise=reraise))
 
     def jobs(
         self, kind: Kind | None = None, *, state: str | None = None, queue: str | None = None
@@ -222,6 +224,11 @@ class Harness:
         finally:
             self.failures += self._driver.failures
             self._driver = None
+
+    def _plan(self, until: datetime | None, limit: int | None, *, reraise: bool) -> Plan:
+        """What is submitted already comes to an end, however much it is; what is not might not."""
+        count = LIMIT + len(self._open_portal().submitted) if limit is None else limit
+        return Plan(until=until, limit=count, reraise=reraise)
 
     def _check_not_running(self) -> None:
         if self._driver is not None:

@@ -1,0 +1,1 @@
+"""The project: settings, addresses, the Foliot app, and what workers load."""

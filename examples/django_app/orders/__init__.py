@@ -1,0 +1,1 @@
+"""Orders, and the invoices that are written for them by a job."""
