@@ -51,7 +51,7 @@ class Foliot(Definer):
         self._registry = Registry()
         self._includes = Includes(self._join)
         self._home = (
-            InlinePortal(self._registry, settings)
+            InlinePortal(lambda: self.registry, settings)
             if inline
             else Portal(settings, clock=clock, ids=ids)
         )
@@ -160,7 +160,7 @@ class Foliot(Definer):
     def inline(self, *, reraise: bool = False, limit: int = LIMIT) -> Iterator[None]:
         """In this block jobs run when they are submitted, in the calling thread, and are stored in memory. With
         `reraise`, `submit` raises what the function raised. More than `limit` further attempts are an error."""
-        portal = InlinePortal(self.registry, self.settings, reraise=reraise, limit=limit)
+        portal = InlinePortal(lambda: self.registry, self.settings, reraise=reraise, limit=limit)
         with self.moved(portal):
             yield
 

@@ -53,12 +53,13 @@ class InlinePortal(Portal):
 
     def __init__(
         self,
-        registry: Registry,
+        registry: Callable[[], Registry],
         settings: Settings,
         *,
         reraise: bool = False,
         limit: int = LIMIT,
     ) -> None:
+        """`registry` is asked for when a job is to run: by then, what is to be included has been imported."""
         self._leaping = LeapingClock()
         super().__init__(
             settings_in_memory(settings), clock=self._leaping, ids=Ids(clock=self._leaping)
@@ -87,7 +88,7 @@ class InlinePortal(Portal):
         return Plan(through=True, reraise=self._reraise, limit=self._limit + len(jobs))
 
     def _driver(self, store: Store) -> Driver:
-        return Driver(store, self._registry, self.settings, clock=self._leaping, ids=self.ids)
+        return Driver(store, self._registry(), self.settings, clock=self._leaping, ids=self.ids)
 
 
 @contextmanager
