@@ -24,6 +24,7 @@ from foliot.checks import (
 from foliot.errors import InvalidValue, UnknownKind
 from foliot.model.definition import JobDefinition
 from foliot.model.retry import Exponential, Fixed, RetryPolicy
+from foliot.payload import check_json
 
 log = logging.getLogger("foliot.registry")
 _encode = msgspec.json.Encoder().encode
@@ -150,7 +151,9 @@ def _check_function(function: object) -> None:
 def bind(definition: JobDefinition, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
     """The payload of a call: its arguments as a JSON object, checked against the annotations."""
     try:
-        payload = _encode(definition.arguments(*args, **kwargs))
+        arguments = definition.arguments(*args, **kwargs)
+        payload = _encode(arguments)
+        check_json(arguments, payload)
         definition.decode(payload)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidValue(

@@ -27,7 +27,7 @@ log = logging.getLogger("foliot.client")
 
 _RATE: Final = 3.5  # statements a second, while nothing ends
 _BURST: Final = 12.0
-_EARNED: Final = 5.0  # statements that each end pays for: those of whoever waits next
+_EARNED: Final = 10.0  # statements that each end pays for: those of whoever waits next
 _POLL: Final = 1.0  # seconds between two looks, where hints are heard
 _POLL_UNTOLD: Final = 0.3  # and where they are not
 _YOUNG: Final = (
@@ -77,6 +77,11 @@ class Wait:
         self.due = now  # of the next early look
         self.looks = 0
         self.state: JobState | None = None  # as last seen
+
+    @property
+    def in_doubt(self) -> bool:
+        """Nobody has seen it. Most jobs are found ended before that matters."""
+        return self.state is None and self.looks > 1
 
     def take_asked(self) -> list[asyncio.Future[None]]:
         asked, self.asked = self.asked, []
@@ -263,7 +268,7 @@ class Waiter:
         ended = await store.jobs.ended(list(waits))
         self._deliver(ended)
         unknown = waits.keys() - {job.id for job in ended}
-        unknown = {id for id in unknown if waits[id].state is None or id in asked}
+        unknown = {id for id in unknown if waits[id].in_doubt or id in asked}
         if not unknown:
             return
         self._spend_on(store, unknown)

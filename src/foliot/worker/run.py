@@ -13,6 +13,7 @@ from foliot.errors import Cancel, Retry
 from foliot.ids import Ids
 from foliot.model.definition import JobDefinition
 from foliot.model.job import ClaimedJob, End, Outcome
+from foliot.payload import check_json
 
 log = logging.getLogger("foliot.job")
 _encode = msgspec.json.Encoder().encode
@@ -56,6 +57,10 @@ def success(job: ClaimedJob, result: Any, *, limit: int) -> Outcome:
     encoded = _encode(result)
     if len(encoded) > limit:
         raise ValueError(f"the result has {len(encoded)} bytes, more than limits.result, {limit}")
+    try:
+        check_json(result, encoded)
+    except ValueError as error:
+        raise ValueError(f"the result cannot be kept: {error}") from None
     return Outcome(job.id, job.fence, result=encoded)
 
 
