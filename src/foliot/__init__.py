@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from foliot.errors import JobFailed as JobFailed
     from foliot.errors import ResultTimeout as ResultTimeout
     from foliot.errors import Retry as Retry
+    from foliot.errors import StoreRefused as StoreRefused
     from foliot.errors import StoreUnavailable as StoreUnavailable
     from foliot.errors import UnknownJob as UnknownJob
     from foliot.model.job import Job as Job
@@ -45,6 +46,7 @@ _HOMES = {
     "JobCancelled": "foliot.errors",
     "JobFailed": "foliot.errors",
     "ResultTimeout": "foliot.errors",
+    "StoreRefused": "foliot.errors",
     "StoreUnavailable": "foliot.errors",
     "UnknownJob": "foliot.errors",
     "Retry": "foliot.errors",
@@ -67,6 +69,7 @@ __all__ = [
     "Priority",
     "ResultTimeout",
     "Retry",
+    "StoreRefused",
     "StoreUnavailable",
     "UnknownJob",
     "current_job",

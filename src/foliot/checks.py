@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final, get_args
@@ -10,14 +9,14 @@ from typing import Final, get_args
 from foliot.errors import LONGEST_WAIT, InvalidValue
 from foliot.model.job import KeyMode
 from foliot.model.retry import Exponential, Fixed, StoredRetry
+from foliot.setting import NAME
 
-_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,199}")
 _MOST_NAMES: Final = 32
 _MONTHS: Final = 366 * 86_400.0
 
 
 def check_name(field: str, value: object, *, example: str) -> str:
-    if not isinstance(value, str) or not _NAME.fullmatch(value):
+    if not isinstance(value, str) or not NAME.fullmatch(value):
         raise InvalidValue(
             field, value, "is not 1 to 200 letters, digits, and any of _ . : -", example=example
         )

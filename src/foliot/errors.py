@@ -10,6 +10,7 @@ FoliotError
 ├── ResultTimeout (TimeoutError)     result() waited long enough
 ├── SearchTimeout (TimeoutError)     a search took too long: its filter is to be narrowed
 ├── StoreUnavailable                 the store cannot be reached; .unknown: it may have committed
+├── StoreRefused                     it can, and lets nobody in with this user, password or database
 ├── SchemaError                      the store's tables do not fit this version
 │   ├── SchemaMissing                there are none
 │   ├── SchemaOutdated               they are older
@@ -158,6 +159,13 @@ class StoreUnavailable(FoliotError):
     def __init__(self, message: str, *, unknown: bool = False, hint: str | None = None) -> None:
         self.unknown = unknown
         super().__init__(redact(message), hint=hint)
+
+
+class StoreRefused(FoliotError):
+    """The store is there, and refuses the user, the password or the database of its URL. Trying again is no use."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(redact(message), hint="look at store.url: foliot config show")
 
 
 class SchemaError(FoliotError):

@@ -14,10 +14,10 @@ from msgspec import Struct
 from foliot.errors import did_you_mean, redact
 from foliot.units import read_duration, read_size, show_duration, show_size
 
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,199}")  # of queues, kinds and the like
 _WHOLE = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 _BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _LONGEST_TEXT = 2048
-_LONGEST_NAME = 255
 
 N = TypeVar("N", int, float)
 
@@ -141,8 +141,10 @@ class Names(Setting, frozen=True):
         for name in given:
             if not isinstance(name, str) or not name.strip():
                 raise ValueError("holds an empty name or something that is no text")
-            if len(name) > _LONGEST_NAME or not name.isprintable():
-                raise ValueError("holds a name that is too long or not printable")
+            if not NAME.fullmatch(name):
+                raise ValueError(
+                    "holds a name that is not 1 to 200 letters, digits, and any of _ . : -"
+                )
         if len(set(given)) < len(given):
             raise ValueError("holds the same name twice")
         return tuple(given)

@@ -287,3 +287,33 @@ VOID = {
     "K78": ("dashboard enabled without session secret", "comes with the dashboard"),
     "K79": ("feature flag unknown", "there are no feature flags"),
 }
+
+# Given, and what it is given to is being made.
+AHEAD = frozenset(
+    {
+        "A62",
+        "A63",
+        "A67",
+        "L06",
+        "L11",
+        "L13",
+        "L17",
+        "L18",
+        "L19",
+        "L21",
+        "L22",
+        "L23",
+        "L38",
+        "L45",
+        "L49",
+        "L50",
+        "L75",
+        "P50",
+        "P57",
+        "P58",
+        "P59",
+        "P61",
+        "P63",
+        "P70",
+    }
+)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from foliot.checks import check_seconds, check_whole
-from foliot.cli.options import DEFAULT_OPTIONS, Options
+from foliot.cli.options import DEFAULT_OPTIONS, Options, Whole
 from foliot.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -20,14 +20,14 @@ Switch = Annotated[bool, Parameter(negative="")]
 
 def drain(
     *,
-    jobs: int = 200_000,
+    jobs: Whole = 200_000,
     kind: Literal["async", "sync"] = "async",
     processes: str = "2",
     concurrency: str | None = None,
     threads: str | None = None,
-    runs: int = 5,
+    runs: Whole = 5,
     floor: Switch = False,
-    backdrop: int = 0,
+    backdrop: Whole = 0,
     force: Switch = False,
     options: Options = DEFAULT_OPTIONS,
 ) -> None:
@@ -67,9 +67,9 @@ def drain(
 def submit(
     *,
     seconds: float = 3.0,
-    runs: int = 5,
-    batch: int = 1000,
-    threads: int = 32,
+    runs: Whole = 5,
+    batch: Whole = 1000,
+    threads: Whole = 32,
     sustained: float | None = None,
     processes: str = "2",
     concurrency: str | None = None,
@@ -114,7 +114,7 @@ def submit(
 
 def latency(
     *,
-    jobs: int = 1000,
+    jobs: Whole = 1000,
     gap: float = 0.0075,
     processes: str = "1",
     concurrency: str | None = None,
@@ -147,7 +147,7 @@ def latency(
 
 def waiters(
     *,
-    handles: int = 1000,
+    handles: Whole = 1000,
     kind: Literal["async", "sync"] = "async",
     seconds: float = 10.0,
     gap: float = 0.01,
@@ -183,7 +183,7 @@ def waiters(
 def idle(
     *,
     seconds: float = 30.0,
-    jobs: int = 1_000_000,
+    jobs: Whole = 1_000_000,
     concurrency: str | None = None,
     force: Switch = False,
     options: Options = DEFAULT_OPTIONS,

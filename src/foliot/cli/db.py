@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from foliot.checks import check_whole
-from foliot.cli.options import DEFAULT_OPTIONS, Options
+from foliot.cli.options import DEFAULT_OPTIONS, Options, Whole
 from foliot.cli.output import print_json, print_table
 from foliot.clock import SystemClock
 from foliot.errors import InvalidValue, redact
@@ -17,7 +17,7 @@ from foliot.store.migrate import Migration
 from foliot.store.open import open_store, read_schema, schema_script, upgrade_store
 
 
-def init(*, partitions: int = 1, options: Options = DEFAULT_OPTIONS) -> None:
+def init(*, partitions: Whole = 1, options: Options = DEFAULT_OPTIONS) -> None:
     """Create the tables. Running it again does nothing.
 
     Parameters
@@ -54,10 +54,9 @@ def upgrade(
 
 
 def status(*, options: Options = DEFAULT_OPTIONS) -> int:
-    """Show which version the tables have, and which one is needed. Exit code 1: they differ."""
+    """Show which version the tables have, and which one is needed. Exit code 1: they differ, or were altered."""
     settings = options.load().settings.store
     schema = asyncio.run(read_schema(settings))
-    current = schema.version == schema.needed
     if options.json:
         print_json(
             {
@@ -65,22 +64,24 @@ def status(*, options: Options = DEFAULT_OPTIONS) -> int:
                 "version": schema.version,
                 "needed": schema.needed,
                 "partitions": schema.partitions,
-                "current": current,
+                "altered": schema.altered,
+                "current": schema.current,
             }
         )
     else:
         print_table(
-            ("store", "version", "needed", "partitions"),
+            ("store", "version", "needed", "partitions", "altered"),
             [
                 (
                     redact(settings.url),
                     str(schema.version or "none"),
                     str(schema.needed),
                     str(schema.partitions or "-"),
+                    ", ".join(map(str, schema.altered)) or "-",
                 )
             ],
         )
-    return 0 if current else 1
+    return 0 if schema.current else 1
 
 
 def prune(*, options: Options = DEFAULT_OPTIONS) -> None:

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
 
 if TYPE_CHECKING:
     from foliot.config import Loaded
+
+
+def _read_whole(_: type, tokens: Sequence[Token]) -> int:
+    """Digits alone: the library's own reading would make 1 of 1.5."""
+    text = tokens[0].value
+    if not _WHOLE.fullmatch(text):
+        raise ValueError(f"{text[:40]!r} is not a whole number")
+    return int(text)
+
+
+_WHOLE = re.compile(r"[+-]?\d{1,18}", re.ASCII)
+Whole = Annotated[int, Parameter(converter=_read_whole)]  # for every number that a command takes
 
 
 @Parameter(name="*")

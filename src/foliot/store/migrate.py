@@ -36,14 +36,17 @@ def pending(shipped: Sequence[Migration], applied: Mapping[int, str]) -> list[Mi
     newest = shipped[-1].number
     if applied and max(applied) > newest:
         raise SchemaNewer(max(applied), newest)
-    for migration in shipped:
-        checksum = applied.get(migration.number)
-        if checksum is not None and checksum != migration.checksum:
-            raise SchemaError(
-                f"migration {migration.number} ({migration.name}) in the store is not the one that is shipped",
-                hint="the store was made by an unreleased version; make a new one, or restore the file",
-            )
+    for migration in altered(shipped, applied):
+        raise SchemaError(
+            f"migration {migration.number} ({migration.name}) in the store is not the one that is shipped",
+            hint="the store was made by an unreleased version; make a new one, or restore the file",
+        )
     return [migration for migration in shipped if migration.number not in applied]
+
+
+def altered(shipped: Sequence[Migration], applied: Mapping[int, str]) -> list[Migration]:
+    """Those that the store has in another form."""
+    return [one for one in shipped if applied.get(one.number, one.checksum) != one.checksum]
 
 
 def check(shipped: Sequence[Migration], applied: Mapping[int, str]) -> int:
@@ -61,3 +64,15 @@ class Schema(msgspec.Struct, frozen=True):
     version: int | None
     needed: int
     partitions: int | None
+    altered: tuple[int, ...] = ()  # numbers of migrations that are not the ones that are shipped
+
+    @property
+    def current(self) -> bool:
+        return self.version == self.needed and not self.altered
+
+
+def read(
+    shipped: Sequence[Migration], applied: Mapping[int, str], partitions: int | None
+) -> Schema:
+    numbers = tuple(one.number for one in altered(shipped, applied))
+    return Schema(max(applied, default=None), shipped[-1].number, partitions, numbers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -11,10 +12,16 @@ from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Conninfo
 
-from foliot.errors import FoliotError, SchemaMissing, StoreUnavailable, redact
+from foliot.errors import FoliotError, SchemaMissing, StoreRefused, StoreUnavailable, redact
 
 # A plan or a prepared statement that a new connection will not have.
 _OF_THE_CONNECTION: Final = ("0A000", "26000", "42P05")
+# Without a connection there is no code of the error, only its text.
+_REFUSED: Final = re.compile(
+    r"password authentication failed|no password supplied|no pg_hba\.conf entry"
+    r'|FATAL:\s+(database|role) ".*" does not exist'
+)
+_SEVERAL: Final = "Multiple connection attempts"  # one host may refuse while another is away
 _UNAVAILABLE: Final = (
     psycopg.OperationalError,
     psycopg.InterfaceError,
@@ -29,6 +36,8 @@ def translate(conninfo: str) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
+        if _REFUSED.search(str(error)) and _SEVERAL not in str(error):
+            raise StoreRefused(f"PostgreSQL: {_text(error)}") from error
         explained = explain(error, role=role_of(conninfo))
         if isinstance(explained, StoreUnavailable):
             explained.unknown = False

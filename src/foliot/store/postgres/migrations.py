@@ -10,7 +10,7 @@ from typing import Any, Final
 from psycopg import AsyncConnection
 
 from foliot.errors import InvalidValue
-from foliot.store.migrate import Migration, Schema, load_migrations, pending
+from foliot.store.migrate import Migration, Schema, load_migrations, pending, read
 from foliot.store.postgres.connection import to_conninfo
 from foliot.store.postgres.failures import translate
 from foliot.store.postgres.upkeep import ahead, attach_day
@@ -37,8 +37,14 @@ _ABOUT: Final = """
 async def upgrade(url: str, *, partitions: int = 1, timeout: float = 5) -> list[Migration]:
     """Apply what is missing; a new schema gets `partitions`. Returns what was applied."""
     async with _connect(url, timeout) as connection:
-        if connection.info.parameter_status("server_encoding") != "UTF8":
-            raise InvalidValue("store.url", url, "is a database whose encoding is not UTF8")
+        encoding = connection.info.parameter_status("server_encoding")
+        if encoding != "UTF8":
+            raise InvalidValue(
+                "store.url",
+                url,
+                f"is a database whose encoding is {encoding} and not UTF8",
+                example="CREATE DATABASE foliot TEMPLATE template0 ENCODING 'UTF8'",
+            )
         await connection.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
         applied = await read_applied(connection)
         if not applied:
@@ -75,7 +81,7 @@ async def read_schema(url: str, *, timeout: float) -> Schema:
     async with _connect(url, timeout) as connection:
         applied = await read_applied(connection)
         partitions = await read_partitions(connection) if applied else None
-        return Schema(max(applied, default=None), MIGRATIONS[-1].number, partitions)
+        return read(MIGRATIONS, applied, partitions)
 
 
 async def read_script(url: str, *, timeout: float) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from sqlite3 import Connection
 from typing import Final
 
-from foliot.store.migrate import Migration, Schema, load_migrations, pending
+from foliot.store.migrate import Migration, Schema, load_migrations, pending, read
 from foliot.store.sqlite.file import File, begin, explain, impatient, roll_back
 
 MIGRATIONS: Final = load_migrations("foliot.store.sqlite")
@@ -76,7 +76,7 @@ def read_partitions(connection: Connection) -> int:
 
 async def read_schema(url: str) -> Schema:
     applied, partitions = await asyncio.to_thread(_read, File(url))
-    return Schema(max(applied, default=None), MIGRATIONS[-1].number, partitions)
+    return read(MIGRATIONS, applied, partitions)
 
 
 async def read_script(url: str) -> str:
