@@ -235,7 +235,11 @@ def test_variables_of_others_are_left_alone() -> None:
         ("worker.queues", "", "'' holds an empty name"),
         ("worker.queues", "a,,b", "'a,,b' holds an empty name"),
         ("worker.queues", "a,a", "'a,a' holds the same name twice"),
-        ("worker.queues", "a,b\x00", "holds a name that is too long or not printable"),
+        (
+            "worker.queues",
+            "a,b\x00",
+            "holds a name that is not 1 to 200 letters, digits, and any of _ . : -",
+        ),
         ("limits.payload", "10Mb", "'10Mb' is not a size: use MiB"),
         ("limits.payload", "0", "'0' is not between 1KiB and 64MiB"),
         ("limits.payload", "1GiB", "'1GiB' is not between 1KiB and 64MiB"),
