@@ -18,7 +18,7 @@ from foliot.model.job import Attempt, ClaimedJob, Job, JobState, NewJob, Outcome
 from foliot.model.lane import Lane
 from foliot.model.session import NewSession, Session
 from foliot.store.operator import Overview, Transfer
-from foliot.store.searching import Audit, Dead, Search
+from foliot.store.searching import Audit, Dead, Record, Search
 
 # Seconds past its timeout before the store takes a job from a session that lives.
 DEADLINE_GRACE: Final = 10.0
@@ -151,9 +151,12 @@ class Jobs(Protocol):
         """What the store thinks this session is running, in all partitions. Only reads."""
         ...
 
-    async def cancel(self, partition: int, ids: Sequence[JobId]) -> dict[JobId, JobState]:
+    async def cancel(
+        self, partition: int, ids: Sequence[JobId], *, record: Record | None = None
+    ) -> dict[JobId, JobState]:
         """Ask for the end of live jobs. A job that is not running is cancelled when this returns; a running one
-        is flagged, and its worker told. Returns the state of each live job found. Repeating is harmless."""
+        is flagged, and its worker told. Returns the state that each live job was found in. Repeating is harmless.
+        By hand, `record` says what is to be written down."""
         ...
 
     async def admit(self, partition: int, *, limit: int) -> list[int]:

@@ -8,11 +8,12 @@ from typing import Final
 import msgspec
 
 from foliot.clock import Clock
+from foliot.ids import JobId
 from foliot.model.audit import Deed, Entry
 from foliot.store import rows
 from foliot.store.postgres.arrays import texts, words
-from foliot.store.postgres.connection import Connections, Step, Values
-from foliot.store.searching import LAST_ID
+from foliot.store.postgres.connection import Ask, Connections, Rows, Step, Transacting, Values
+from foliot.store.searching import LAST_ID, Record
 from foliot.store.sql import load_statements
 
 SQL: Final = load_statements("foliot.store.postgres", "audit.sql")
@@ -34,6 +35,20 @@ class PostgresAudit:
         return [
             rows.entry(row, rows.as_is) for row in await self._connections.read(SQL[name], values)
         ]
+
+
+async def act_by_hand(
+    connections: Transacting, steps: Sequence[Step], record: Record, clock: Clock
+) -> Rows:
+    """All steps, of which the first tells by its rows what was changed, and what is to be written down of that."""
+
+    async def talk(ask: Ask) -> Rows:
+        first, *_ = [await ask(step) for step in steps]
+        for step in audit_steps(record([JobId(row[0]) for row in first]), clock):
+            await ask(step)
+        return first
+
+    return await connections.converse(talk)
 
 
 def audit_steps(deeds: Sequence[Deed], clock: Clock) -> list[Step]:

@@ -41,6 +41,9 @@ class Step(msgspec.Struct, frozen=True):
     prepared: bool = True  # its plan is kept for the next time
 
 
+Ask = Callable[[Step], Awaitable[Rows]]
+
+
 class Transacting(Protocol):
     """Where statements are run: a pool of our own, or a connection that was lent."""
 
@@ -52,14 +55,15 @@ class Transacting(Protocol):
         """All steps in one transaction; the rows of each."""
         ...
 
+    async def converse(self, talk: Callable[[Ask], Awaitable[T]]) -> T:
+        """One transaction in which an answer may decide what comes next."""
+        ...
+
 
 class Line(AsyncConnection[Any]):
     """A connection that knows when its plans were made."""
 
     planned_at = 0.0
-
-
-Ask = Callable[[Step], Awaitable[Rows]]
 
 
 class Connections:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeVar
 
 import msgspec
 from psycopg import AsyncConnection, AsyncRawCursor
@@ -14,12 +14,13 @@ from foliot.errors import redact
 from foliot.store.guest import Answer, Run, elsewhere, first_row, settle
 from foliot.store.migrate import check
 from foliot.store.port import Jobs
-from foliot.store.postgres.connection import Rows, Step, Values, to_conninfo
+from foliot.store.postgres.connection import Ask, Rows, Step, Values, to_conninfo
 from foliot.store.postgres.failures import translate
 from foliot.store.postgres.jobs import PostgresJobs
 from foliot.store.postgres.migrations import MIGRATIONS, read_applied
 from foliot.store.sql import Statement, load_statements
 
+T = TypeVar("T")
 SQL: Final = load_statements("foliot.store.postgres", "guest.sql")
 
 
@@ -41,6 +42,9 @@ class Lent:
 
     async def transact(self, steps: Sequence[Step]) -> list[Rows]:
         return [await self.read(step.statement, step.values) for step in steps]
+
+    async def converse(self, talk: Callable[[Ask], Awaitable[T]]) -> T:
+        return await talk(lambda step: self.read(step.statement, step.values))
 
 
 class PostgresGuest:

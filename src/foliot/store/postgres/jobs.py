@@ -16,7 +16,9 @@ from foliot.store import rows
 from foliot.store.batches import by_partition, chunks
 from foliot.store.port import DEADLINE_GRACE, Cycle, Peek, Reaped, RunningJob, Share
 from foliot.store.postgres.arrays import blobs, numbers, optional_numbers, texts, words
+from foliot.store.postgres.audit import act_by_hand
 from foliot.store.postgres.connection import Step, Transacting, Values
+from foliot.store.searching import Record
 from foliot.store.sql import JOB_FILES, load_statements
 
 SQL: Final = load_statements("foliot.store.postgres", *JOB_FILES)
@@ -93,11 +95,15 @@ class PostgresJobs:
         )
         return [RunningJob(*row) for row in found]
 
-    async def cancel(self, partition: int, ids: Sequence[JobId]) -> dict[JobId, JobState]:
+    async def cancel(
+        self, partition: int, ids: Sequence[JobId], *, record: Record | None = None
+    ) -> dict[JobId, JobState]:
         values = {"partition": partition, "ids": words(ids), "now": self._now()}
-        found, _ = await self._connections.transact(
-            [Step(SQL["request_cancel"], values), Step(SQL["cancel_jobs"], values)]
-        )
+        steps = [Step(SQL["request_cancel"], values), Step(SQL["cancel_jobs"], values)]
+        if record is None:
+            found, _ = await self._connections.transact(steps)
+        else:
+            found = await act_by_hand(self._connections, steps, record, self._clock)
         return {JobId(id): JobState(state) for id, state in found}
 
     async def admit(self, partition: int, *, limit: int) -> list[int]:

@@ -15,7 +15,9 @@ from foliot.model.lane import Lane
 from foliot.store import rows
 from foliot.store.batches import by_partition
 from foliot.store.port import Cycle, Peek, Reaped, RunningJob, Share
+from foliot.store.searching import Record
 from foliot.store.sql import JOB_FILES
+from foliot.store.sqlite.audit import write_audit
 from foliot.store.sqlite.batches import (
     Rows,
     Values,
@@ -91,13 +93,18 @@ class SqliteJobs:
         found = await self._read("list_running_jobs", {"partitions": self._all, "session": session})
         return [RunningJob(row[0], row[1], row[2], bool(row[3])) for row in found]
 
-    async def cancel(self, partition: int, ids: Sequence[JobId]) -> dict[JobId, JobState]:
+    async def cancel(
+        self, partition: int, ids: Sequence[JobId], *, record: Record | None = None
+    ) -> dict[JobId, JobState]:
         named = to_json(list(ids))
 
         def run(connection: Connection) -> Rows:
-            values: Values = {"partition": partition, "ids": named, "now": self._now()}
+            now = self._now()
+            values: Values = {"partition": partition, "ids": named, "now": now}
             found = execute(connection, SQL["request_cancel"], values)
             execute(connection, SQL["cancel_jobs"], values)
+            if record is not None:
+                write_audit(connection, record([row[0] for row in found]), now=now)
             return found
 
         found = await self._connections.transact(run)
