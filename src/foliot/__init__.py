@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from foliot.errors import InvalidValue as InvalidValue
     from foliot.errors import JobCancelled as JobCancelled
     from foliot.errors import JobFailed as JobFailed
+    from foliot.errors import NotDead as NotDead
     from foliot.errors import ResultTimeout as ResultTimeout
     from foliot.errors import Retry as Retry
     from foliot.errors import StoreRefused as StoreRefused
@@ -45,6 +46,7 @@ _HOMES = {
     "InvalidValue": "foliot.errors",
     "JobCancelled": "foliot.errors",
     "JobFailed": "foliot.errors",
+    "NotDead": "foliot.errors",
     "ResultTimeout": "foliot.errors",
     "StoreRefused": "foliot.errors",
     "StoreUnavailable": "foliot.errors",
@@ -66,6 +68,7 @@ __all__ = [
     "JobFailed",
     "JobState",
     "Jobs",
+    "NotDead",
     "Priority",
     "ResultTimeout",
     "Retry",

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
 
-from foliot.errors import InvalidValue, UnknownJob
+import msgspec
+
+from foliot.author import Author
+from foliot.bulk import refusals, wake_cancelled, wake_retried
+from foliot.errors import FoliotError, InvalidValue, NotDead, UnknownJob
+from foliot.explain import MOST_AHEAD, Explanation, Facts
+from foliot.explain import explain as explain_facts
 from foliot.ids import JobId, is_job_id, mark_of, partition_of
 from foliot.model.job import Job, JobState, NewJob
 from foliot.store.guest import GuestStore
@@ -37,6 +46,61 @@ async def cancel(store: Store, id: str) -> JobState:
     return JobState.CANCELLED
 
 
+async def cancel_by_hand(store: Store, id: str, *, by: Author) -> JobState:
+    """The same, written down."""
+    known = check_id(id)
+    partition = partition_of(known, store.partitions)
+    found = await store.jobs.cancel(partition, [known], record=by.each("cancel"))
+    if known not in found:
+        return (await get(store, id)).state
+    wake_cancelled(store, found)
+    return JobState.RUNNING if found[known] is JobState.RUNNING else JobState.CANCELLED
+
+
+async def retry(store: Store, id: str, *, by: Author, payload: bytes | None = None) -> JobState:
+    """Try a dead job again, with another payload if one is given. Returns its state then."""
+    known = check_id(id)
+    job = await get(store, id)
+    if job.state is not JobState.DEAD:
+        raise NotDead(id, job.state)
+    detail: dict[str, Any] = {}
+    if payload is not None:
+        check_payload(payload)
+        detail = {"payload_before": _hash(job.payload), "payload_after": _hash(payload)}
+    partition = partition_of(known, store.partitions)
+    retried = await store.dead.retry(
+        partition, [known], record=by.each("retry", **detail), payload=payload
+    )
+    wake_retried(store, partition, retried)
+    for reason in refusals(retried).values():
+        raise FoliotError(f"job {id} cannot be retried: {reason}")
+    return (await get(store, id)).state
+
+
+async def purge(store: Store, id: str, *, by: Author) -> None:
+    """Forget a dead job, with its attempts and log lines."""
+    known = check_id(id)
+    partition = partition_of(known, store.partitions)
+    if not await store.dead.purge(partition, [known], record=by.each("purge")):
+        raise NotDead(id, (await get(store, id)).state)
+
+
+async def explain(store: Store, id: str, *, now: datetime) -> Explanation:
+    """Why it is not running, or how it ended."""
+    job = await get(store, id)
+    queues = {queue.name: queue for queue in await store.queues.all()}
+    failures = await store.jobs.attempts(job.id) if job.attempt or job.losses else []
+    facts = Facts(
+        job=job,
+        now=now,
+        sessions=await store.sessions.all(),
+        queue=queues.get(job.queue),
+        standing=await store.search.standing(job.id, limit=MOST_AHEAD),
+        failure=failures[-1] if failures else None,
+    )
+    return explain_facts(facts)
+
+
 async def get(store: Store, id: str) -> Job:
     job = await store.jobs.get(check_id(id))
     if job is None:
@@ -50,6 +114,23 @@ def check_id(id: str) -> JobId:
             "id", id, "is not a job's id", example="0192d5f0-5b7c-7a3b-8000-5c1f2e3d4c5b"
         )
     return JobId(id)
+
+
+def check_payload(payload: bytes) -> None:
+    """Refuses what cannot be the payload of any job."""
+    try:
+        msgspec.json.decode(payload, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise InvalidValue(
+            "payload",
+            payload,
+            f"is not a JSON object: {error}",
+            example='{"to": "ada@example.org"}',
+        ) from error
+
+
+def _hash(payload: bytes) -> str:
+    return sha256(payload).hexdigest()
 
 
 async def _submit_by_partition(

@@ -4,6 +4,7 @@ FoliotError
 ├── InvalidValue (ValueError)        a value is refused: which field, what was given, an example
 │   └── ConfigError                  the same for a setting, with the place it came from
 ├── UnknownJob (LookupError)         no job has this id
+├── NotDead                          only a dead job can be retried or purged, and this one is not
 ├── UnknownKind                      no handler is registered under this kind
 ├── JobFailed                        result() of a job that is dead or skipped
 ├── JobCancelled                     result() of a job that was cancelled
@@ -101,6 +102,15 @@ class UnknownJob(FoliotError, LookupError):
             f"no job has the id {shown(str(id))}",
             hint="it was never submitted to this store, or its history has been pruned",
         )
+
+
+class NotDead(FoliotError):
+    """Only dead jobs can be retried or purged."""
+
+    def __init__(self, id: object, state: str) -> None:
+        self.id = id
+        self.state = state
+        super().__init__(f"job {id} is {state}, and only a dead job can be retried or purged")
 
 
 class UnknownKind(FoliotError):

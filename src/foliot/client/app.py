@@ -24,9 +24,11 @@ from foliot.errors import InvalidValue
 from foliot.ids import Ids, JobId
 from foliot.model.definition import JobDefinition
 from foliot.model.job import Job, NewJob
+from foliot.model.search import Count
 from foliot.options import fill
 from foliot.process import Role
 from foliot.registry import Registry
+from foliot.search import count_jobs, list_jobs
 from foliot.serve import embed, serve
 from foliot.target import importing, place_of_app, running_script
 
@@ -134,6 +136,20 @@ class Foliot(Definer):
         returns = Any if definition is None else definition.returns
         return Handle(job.id, portal=self._portal, clock=self.clock, returns=returns)
 
+    def jobs(self, filter: str = "", *, limit: int = 100) -> list[Job]:
+        """The newest jobs that a filter means, for example "state:dead kind:send_*": live, ended or dead ones."""
+        return self._portal.call(self._jobs(filter, limit))
+
+    async def ajobs(self, filter: str = "", *, limit: int = 100) -> list[Job]:
+        return await self._portal.acall(self._jobs(filter, limit))
+
+    def count(self, filter: str = "") -> Count:
+        """How many jobs a filter means: an int, which is a lower bound where its `exact` is false."""
+        return self._portal.call(self._count(filter))
+
+    async def acount(self, filter: str = "") -> Count:
+        return await self._portal.acall(self._count(filter))
+
     def run_worker(self) -> None:
         """Run a worker in this process until it is told to stop (SIGTERM or Ctrl-C)."""
         if importing():
@@ -211,6 +227,12 @@ class Foliot(Definer):
 
     def _new_job(self, call: Prepared) -> NewJob:
         return fill(call.template, call.payload, self.ids)
+
+    async def _jobs(self, filter: str, limit: int) -> list[Job]:
+        return (await list_jobs(await self._portal.store(), filter, limit=limit)).jobs
+
+    async def _count(self, filter: str) -> Count:
+        return await count_jobs(await self._portal.store(), filter)
 
     def _checked(self, prepared: Iterable[Prepared]) -> list[Prepared]:
         calls = list(prepared)

@@ -7,6 +7,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from foliot import commands
+from foliot.author import Author
 from foliot.client.portal import Portal
 from foliot.clock import Clock
 from foliot.errors import (
@@ -17,6 +18,7 @@ from foliot.errors import (
     ResultTimeout,
     StoreUnavailable,
 )
+from foliot.explain import Explanation
 from foliot.ids import JobId
 from foliot.model.job import Attempt, Job, JobState
 
@@ -68,6 +70,23 @@ class Handle(Generic[R]):
     async def acancel(self) -> JobState:
         return await self._portal.acall(self._cancel())
 
+    def retry(self, payload: dict[str, Any] | None = None, *, by: str | None = None) -> JobState:
+        """Try a dead job again, with another payload if one is given. It is written down who did (`by`, or the user of
+        this process). Raises NotDead for any other job."""
+        return self._portal.call(self._retry(payload, by))
+
+    async def aretry(
+        self, payload: dict[str, Any] | None = None, *, by: str | None = None
+    ) -> JobState:
+        return await self._portal.acall(self._retry(payload, by))
+
+    def explain(self) -> Explanation:
+        """Why it is not running, or how it ended; str() of it is text."""
+        return self._portal.call(self._explain())
+
+    async def aexplain(self) -> Explanation:
+        return await self._portal.acall(self._explain())
+
     def __repr__(self) -> str:
         return f"Handle({self.id!r})"
 
@@ -76,6 +95,14 @@ class Handle(Generic[R]):
 
     async def _attempts(self) -> list[Attempt]:
         return await (await self._portal.store()).jobs.attempts(self.id)
+
+    async def _retry(self, payload: dict[str, Any] | None, by: str | None) -> JobState:
+        encoded = None if payload is None else encode_payload(payload)
+        author = Author(self._portal.ids, by)
+        return await commands.retry(await self._portal.store(), self.id, by=author, payload=encoded)
+
+    async def _explain(self) -> Explanation:
+        return await commands.explain(await self._portal.store(), self.id, now=self._clock.now())
 
     async def _cancel(self) -> JobState:
         return await commands.cancel(await self._portal.store(), self.id)
@@ -126,6 +153,17 @@ class Handle(Generic[R]):
             raise JobCancelled(self.id, job.reason)
         attempts = await self._attempts()
         raise JobFailed(self.id, job.state, attempts[-1].error if attempts else job.reason)
+
+
+def encode_payload(payload: object) -> bytes:
+    try:
+        if isinstance(payload, dict):
+            return msgspec.json.encode(payload)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidValue("payload", payload, f"cannot be stored as JSON: {error}") from error
+    raise InvalidValue(
+        "payload", payload, "is not a dict of arguments", example='{"to": "ada@example.org"}'
+    )
 
 
 def _check_timeout(timeout: float | None) -> float | None:

@@ -1,0 +1,175 @@
+"""Why a job is not running: each case in a sentence."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from foliot.explain import MOST_AHEAD, Facts, explain
+from foliot.ids import JobId, SessionId
+from foliot.model.job import Attempt, Job, JobState, Progress
+from foliot.model.search import Standing
+from foliot.model.session import Session
+from foliot.store.port import Queue
+
+NOW = datetime(2026, 11, 2, 12, tzinfo=UTC)
+ID = JobId("0192f3a4-1111-7000-8000-000000000001")
+OTHER = JobId("0192f3a4-1111-7000-8000-000000000000")
+WORKER = SessionId("11111111-1111-4111-8111-111111111111")
+
+
+def job(state: str, **changes: Any) -> Job:
+    plain: dict[str, Any] = {
+        "id": ID,
+        "kind": "send",
+        "state": JobState(state),
+        "queue": "mail",
+        "namespace": "default",
+        "priority": 2,
+        "attempt": 0,
+        "losses": 0,
+        "generation": 0,
+        "fence": 0,
+        "created_at": NOW,
+        "run_at": NOW,
+        "max_attempts": 5,
+    }
+    return Job(**{**plain, **changes})
+
+
+def worker(**changes: Any) -> Session:
+    plain: dict[str, Any] = {
+        "id": WORKER,
+        "host": "box",
+        "pid": 42,
+        "version": "1",
+        "queues": (),
+        "kinds": ("send",),
+        "duties": True,
+        "started_at": NOW,
+        "beat_at": NOW,
+        "expires_at": NOW + timedelta(seconds=15),
+        "live": True,
+        "executing": 0,
+    }
+    return Session(**{**plain, **changes})
+
+
+PAUSED = Queue("mail", NOW, "ada@box", "the provider is down")
+FAILURE = Attempt(3, 3, "failed", "no such address", None, WORKER, NOW, NOW)
+soon = {"run_at": NOW + timedelta(minutes=4)}
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        (
+            {"job": job("scheduled", **soon)},
+            ["scheduled: due in 4m, at 2026-11-02 12:04:00Z"],
+        ),
+        (
+            {"job": job("scheduled", attempt=3, **soon), "failure": FAILURE},
+            ["attempt 3 of 5 failed; the next is due in 4m", "failed: no such address"],
+        ),
+        ({"job": job("scheduled", **soon), "queue": PAUSED}, ["due in 4m", "paused by ada@box"]),
+        ({"job": job("scheduled")}, ["due since", "about to be made ready"]),
+        (
+            {"job": job("scheduled"), "sessions": [worker(duties=False)]},
+            ["no live process does the scheduler's duties"],
+        ),
+        ({"job": job("waiting")}, ["parents have not ended"]),
+        ({"job": job("held", reason="admission")}, ["about to be looked at"]),
+        (
+            {
+                "job": job("held", reason="order", ordering_key="k"),
+                "standing": Standing(0, [(OTHER, JobState.RUNNING), (OTHER, JobState.HELD)]),
+            },
+            [f"waits for job {OTHER} (running) of ordering key 'k': 2 jobs before it"],
+        ),
+        (
+            {"job": job("held", reason="order", ordering_key="k")},
+            ["the next of ordering key 'k', about to be made ready"],
+        ),
+        (
+            {"job": job("held", reason="unknown_kind", kind="sent")},
+            ["no live worker knows the kind 'sent'", "they know: send", "did you mean send?"],
+        ),
+        (
+            {"job": job("held", reason="unknown_kind", kind="sent"), "sessions": []},
+            ["no worker is alive now"],
+        ),
+        ({"job": job("held", reason="unknown_kind")}, ["knows the kind 'send' by now"]),
+        (
+            {"job": job("held", reason="unfitting_payload", note="Expected `int`, got `str`")},
+            ["does not fit the arguments of 'send'", "Expected `int`, got `str`"],
+        ),
+        ({"job": job("held", reason="breaker", note="stripe")}, ["held: breaker", "stripe"]),
+        (
+            {"job": job("ready"), "queue": PAUSED},
+            ["ready: the queue 'mail' was paused by ada@box at 2026", "the provider is down"],
+        ),
+        ({"job": job("ready"), "sessions": []}, ["ready: no worker is alive"]),
+        ({"job": job("ready"), "sessions": [worker(live=False)]}, ["ready: no worker is alive"]),
+        (
+            {"job": job("ready"), "sessions": [worker(queues=("other",))]},
+            ["no live worker serves the queue 'mail'"],
+        ),
+        (
+            {"job": job("ready", requires=("gpu",))},
+            ["no live worker of the queue 'mail' has what it requires: gpu"],
+        ),
+        (
+            {"job": job("ready"), "sessions": [worker(kinds=("other",))]},
+            ["no live worker of the queue 'mail' knows the kind 'send'"],
+        ),
+        ({"job": job("ready", expires_at=NOW)}, ["expired at", "about to be cancelled"]),
+        ({"job": job("ready")}, ["the next of its lane", "1 live worker of its queue"]),
+        ({"job": job("ready"), "standing": Standing(7, [])}, ["7 ready jobs of its lane before"]),
+        ({"job": job("ready"), "standing": Standing(1, [])}, ["ready: 1 ready job of its lane"]),
+        (
+            {"job": job("ready"), "standing": Standing(MOST_AHEAD, [])},
+            ["at least 1,000 ready jobs"],
+        ),
+        (
+            {
+                "job": job(
+                    "running",
+                    attempt=2,
+                    session=WORKER,
+                    started_at=NOW,
+                    progress=Progress(0.4, "rows"),
+                    cancel_requested=True,
+                )
+            },
+            [
+                "attempt 2 of 5 runs on box, process 42, since 2026-11-02 12:00:00Z",
+                "40% done: rows",
+                "asked to end",
+            ],
+        ),
+        (
+            {"job": job("running", attempt=1), "sessions": []},
+            ["on a worker that is gone", "about to be taken back"],
+        ),
+        (
+            {"job": job("succeeded", attempt=1, finished_at=NOW, max_attempts=None)},
+            ["attempt 1 succeeded at 2026-11-02 12:00:00Z"],
+        ),
+        (
+            {
+                "job": job("dead", attempt=5, finished_at=NOW, reason="timed_out"),
+                "failure": FAILURE,
+            },
+            ["attempt 5 of 5 was the last", "timed_out", "foliot dead retry", "no such address"],
+        ),
+        ({"job": job("cancelled", reason="expired", finished_at=NOW)}, ["cancelled at", "expired"]),
+        ({"job": job("skipped")}, ["skipped"]),
+    ],
+)
+def test_a_job_is_explained(facts: dict[str, Any], said: list[str]) -> None:
+    explanation = explain(Facts(**{"now": NOW, "sessions": [worker()], **facts}))
+    assert explanation.state is facts["job"].state
+    for words in said:
+        assert words in str(explanation)
