@@ -46,7 +46,8 @@ def load_registry(target: str) -> Registry:
 def place_of_app(app: object) -> str | None:
     """Where an app that exists can be imported from, as a target; None where no module has it."""
     for name, module in list(sys.modules.items()):
-        for attribute, value in list(vars(module).items()) if module is not None else ():
+        # Not everything that stands there is a module.
+        for attribute, value in list(getattr(module, "__dict__", {}).items()):
             if value is app and name != "__main__":
                 return f"{name}:{attribute}"
     return running_script()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest.mock import ANY
@@ -280,6 +281,58 @@ def test_a_job_is_late_by_the_clock_of_the_test(
     assert attempt.outcome == "timed_out"
     foliot.advance("1 minute")
     assert late.status() == "dead"
+
+
+def test_sleeps_in_jobs_can_be_skipped(foliot: Harness, foliot_app: Foliot) -> None:
+    foliot.skip_sleeps()
+    began, start = time.monotonic(), foliot.clock.now()
+
+    @foliot_app.job
+    def nap(seconds: float) -> None:
+        time.sleep(seconds)
+
+    @foliot_app.job
+    async def naps() -> list[str]:
+        return list(await asyncio.gather(asyncio.sleep(3600, "a"), asyncio.sleep(7200, "b")))
+
+    nap.submit(86400)
+    handle = naps.submit()
+    foliot.run_until_idle(reraise=True)
+    assert handle.result() == ["a", "b"]
+    assert foliot.clock.now() == start + timedelta(days=1, hours=2)
+    assert time.monotonic() - began < 60
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_skipped_sleep_can_be_too_long(
+    foliot: Harness, foliot_app: Foliot, *, is_async: bool
+) -> None:
+    foliot.skip_sleeps()
+    if is_async:
+
+        @foliot_app.job(timeout=30, max_attempts=1)
+        async def slow() -> None:
+            await asyncio.sleep(31)
+    else:
+
+        @foliot_app.job(timeout=30, max_attempts=1)
+        def slow() -> None:
+            time.sleep(31)
+
+    slow.submit()
+    foliot.run_until_idle()
+    assert [job.reason for job in foliot.dead] == ["timed_out"]
+
+
+def test_who_is_no_job_sleeps_as_always(foliot: Harness) -> None:
+    foliot.skip_sleeps()
+    before = foliot.clock.now()
+    time.sleep(0.001)
+    asyncio.run(asyncio.sleep(0.001))
+    assert foliot.clock.now() == before
+    foliot.close()
+    assert time.sleep.__module__ == "time"
+    assert asyncio.sleep.__module__ == "asyncio.tasks"
 
 
 def test_nobody_waits_for_a_result_that_nobody_makes(foliot: Harness, foliot_app: Foliot) -> None:

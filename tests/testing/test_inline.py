@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from foliot import Cancel, Fixed, Foliot, InvalidValue, JobFailed, Retry, current_job
+from foliot import Cancel, Fixed, Foliot, FoliotError, InvalidValue, JobFailed, Retry, current_job
 from foliot.errors import JobCancelled, NeverIdle
 
 
@@ -205,6 +205,11 @@ def test_a_whole_app_can_be_inline() -> None:
             return a + b
 
         assert add.submit(1, 2).result() == 3
+
+
+def test_there_is_nothing_for_a_worker(app: Foliot) -> None:
+    with pytest.raises(FoliotError, match="by hand"):
+        app.run_worker()
 
 
 def test_after_the_block_the_app_has_its_own_store_again(foliot_app: Foliot) -> None:

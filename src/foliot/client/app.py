@@ -20,7 +20,7 @@ from foliot.client.portal import Portal
 from foliot.clock import Clock, SystemClock
 from foliot.commands import check_id
 from foliot.config import Settings, load
-from foliot.errors import InvalidValue
+from foliot.errors import FoliotError, InvalidValue
 from foliot.ids import Ids, JobId
 from foliot.model.definition import JobDefinition
 from foliot.model.job import Job, NewJob
@@ -157,6 +157,11 @@ class Foliot(Definer):
                 "run_worker()",
                 problem="is called while the app is being loaded, and must not be",
                 example='if __name__ == "__main__": app.run_worker()',
+            )
+        if self._portal.by_hand:
+            raise FoliotError(
+                "this app runs its jobs by hand, in a store of its own in memory",
+                hint="a worker has nothing to do for an app that is inline, or in a test",
             )
         role = Role(self.registry, duties=self.settings.worker.scheduler, target=running_script())
         serve(role, self.settings, clock=self.clock, ids=self.ids)

@@ -23,6 +23,7 @@ from foliot.ids import Ids, JobId
 from foliot.model.job import Job, JobState, NewJob
 from foliot.store.port import Store
 from foliot.testing.clock import ManualClock
+from foliot.testing.sleeps import skipped
 from foliot.testing.spans import read_span
 from foliot.testing.submissions import list_jobs, payload_of, read_wanted
 
@@ -116,6 +117,10 @@ class Harness:
         if self._driver is not None:
             return self._move_only(moment)
         return await self._arun(self._plan(self._later(moment), limit, reraise=reraise))
+
+    def skip_sleeps(self) -> None:
+        """From now on `asyncio.sleep` and `time.sleep` in a job move the clock instead of taking time."""
+        self._ends.enter_context(skipped(self.clock, self._tell_moved))
 
     def jobs(
         self, kind: Kind | None = None, *, state: str | None = None, queue: str | None = None
@@ -257,9 +262,12 @@ class Harness:
 
     def _move_only(self, moment: datetime) -> int:
         self.clock.advance((self._later(moment) - self.clock.now()).total_seconds())
+        self._tell_moved()
+        return 0
+
+    def _tell_moved(self) -> None:
         if self._driver is not None:
             self._driver.clock_moved()
-        return 0
 
     def _all(self) -> list[Job]:
         portal = self._open_portal()

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import msgspec
 
 from foliot.errors import InvalidValue, did_you_mean
 from foliot.model.definition import JobDefinition
-from foliot.model.job import Job
+from foliot.model.job import Extras, Job
 
 _MOST_SHOWN: Final = 20
-_DELAY: Final = "delay"
-OPTIONS: Final = frozenset({*Job.__struct_fields__, _DELAY} - {"kind", "payload", "result"})
+_SPANS: Final = {"delay": "run_at", "expires": "expires_at"}
+_EXTRAS: Final = frozenset(Extras.__struct_fields__)
+OPTIONS: Final = frozenset(
+    {*Job.__struct_fields__, *_SPANS, *_EXTRAS} - {"kind", "payload", "result", "extras"}
+)
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -99,10 +102,16 @@ def _check(
 
 
 def _option_fits(job: Job, name: str, value: Any) -> bool:
-    if name == _DELAY:
-        wanted = value if isinstance(value, timedelta) else timedelta(seconds=value)
-        return job.run_at - job.created_at == wanted
-    return _equal(getattr(job, name), value)
+    """Of tags, some; everything else as it is. A span counts from when the job was submitted."""
+    if name == "tags":
+        return set(value) <= set(job.tags)
+    if name in _SPANS:
+        moment: datetime | None = getattr(job, _SPANS[name])
+        if moment is None or isinstance(value, datetime):
+            return bool(moment == value)
+        span = value if isinstance(value, timedelta) else timedelta(seconds=value)
+        return moment - job.created_at == span
+    return _equal(getattr(job.extras if name in _EXTRAS else job, name), value)
 
 
 def _equal(found: Any, wanted: Any) -> bool:
