@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from hashlib import sha256
 from typing import Any
@@ -11,11 +11,14 @@ import msgspec
 
 from foliot.author import Author
 from foliot.bulk import refusals, wake_cancelled, wake_retried
-from foliot.errors import FoliotError, InvalidValue, NotDead, UnknownJob
+from foliot.errors import FoliotError, InvalidValue, NotDead, UnknownJob, UnknownKind
 from foliot.explain import MOST_AHEAD, Explanation, Facts
 from foliot.explain import explain as explain_facts
-from foliot.ids import JobId, is_job_id, mark_of, partition_of
+from foliot.ids import Ids, JobId, is_job_id, mark_of, partition_of
+from foliot.model.definition import JobDefinition, StoredDefinition
 from foliot.model.job import Job, JobState, NewJob
+from foliot.options import NO_CHOICES, Options, check_options, fill, template_of
+from foliot.schema import check_fit, read_payload, stored_definition
 from foliot.store.guest import GuestStore
 from foliot.store.port import Store, Wake
 
@@ -31,6 +34,42 @@ async def submit(
         ids = await _submit_by_partition(store, jobs, resend=resend)
     store.wake(_news(store, jobs))
     return ids
+
+
+async def submit_kind(
+    store: Store,
+    kind: str,
+    payload: str | bytes | Mapping[str, Any] = "{}",
+    *,
+    ids: Ids,
+    options: Options | None = None,
+    largest: int = 256 << 10,
+) -> JobId:
+    """Submit without the code of the job: by its kind, with a payload in JSON that is checked against what the app
+    announced, and the options that `fn.options` takes. Returns the id that stands for it."""
+    known = await store.definitions.get(kind)
+    if known is None:
+        raise UnknownKind(kind, known=[one.kind for one in await store.definitions.all()])
+    arguments = read_payload(payload)
+    check_fit(known, arguments)
+    encoded = msgspec.json.encode(arguments)
+    if len(encoded) > largest:
+        problem = f"has {len(encoded)} bytes, more than limits.payload, {largest}"
+        raise InvalidValue("payload", problem=problem)
+    template = template_of(kind, known.options, check_options(NO_CHOICES, options or {}))
+    return (await submit(store, [fill(template, encoded, ids)]))[0]
+
+
+async def announce(store: Store, definitions: Iterable[JobDefinition]) -> None:
+    """Store what is known of these kinds, so that they can be listed and submitted without their code."""
+    known = [stored_definition(definition) for definition in definitions]
+    if known:
+        await store.definitions.put(known)
+
+
+async def definitions(store: Store) -> list[StoredDefinition]:
+    """All kinds that apps have announced, each with its signature and the schema of its payload."""
+    return await store.definitions.all()
 
 
 async def cancel(store: Store, id: str) -> JobState:

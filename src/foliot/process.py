@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from foliot import __version__
+from foliot import __version__, commands
 from foliot.clock import Clock
 from foliot.config import Settings
 from foliot.errors import StoreUnavailable
@@ -192,6 +192,8 @@ class Life:
             kinds=kinds,
             duties=self._role.duties,
         )
+        if self._role.registry is not None:
+            await commands.announce(self._store, self._role.registry)
         asked = self._clock.monotonic()
         await self._store.sessions.open(session, lease=own.lease)
         self._start_beating(asked)

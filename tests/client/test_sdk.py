@@ -12,7 +12,17 @@ from typing import Any
 
 import pytest
 
-from foliot import Exponential, Fixed, Foliot, FoliotError, JobState, Priority, Retry, current_job
+from foliot import (
+    Exponential,
+    Fixed,
+    Foliot,
+    FoliotError,
+    JobState,
+    Priority,
+    Retry,
+    commands,
+    current_job,
+)
 from foliot.errors import Cancel, InvalidValue, JobCancelled, JobFailed, ResultTimeout, UnknownJob
 
 StartWorker = Callable[[], None]
@@ -493,3 +503,21 @@ class TestThePortal:
         start_worker()
         with pytest.raises(JobFailed, match="returned a coroutine"):
             wrapper.submit().result(timeout=20)
+
+
+def test_a_worker_announces_its_kinds_and_they_can_be_submitted_by_name(
+    app: Foliot, start_worker: StartWorker
+) -> None:
+    @app.job(queue="other")
+    def add(a: int, b: int = 1) -> int:
+        return a + b
+
+    start_worker()
+    assert add.submit(1).result(timeout=20) == 2
+
+    async def by_kind() -> str:
+        store = await app._portal.store()
+        assert [one.kind for one in await commands.definitions(store)] == ["add"]
+        return await commands.submit_kind(store, "add", '{"a": 5}', ids=app.ids)
+
+    assert app.get(app._portal.call(by_kind())).result(timeout=20) == 6

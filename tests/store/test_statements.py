@@ -20,6 +20,7 @@ FILES = [
     "upkeep.sql",
     "overview.sql",
     "guest.sql",
+    "definitions.sql",
 ]
 POSTGRES, SQLITE = "foliot.store.postgres", "foliot.store.sqlite"
 
@@ -42,7 +43,9 @@ ONLY_SQLITE = {
     "record_attempts": "the same",
     "prune_history": "there are no days to drop",
 }
-TABLES = "jobs|history|history_default|dead|attempts|queues|sessions|leases|migrations"
+TABLES = (
+    "jobs|history|history_default|dead|attempts|queues|sessions|leases|migrations|definitions|keys"
+)
 
 
 def names(package: str, file: str) -> list[str]:

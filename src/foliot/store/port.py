@@ -14,6 +14,7 @@ from typing import Final, Protocol
 import msgspec
 
 from foliot.ids import JobId, Mark, SessionId
+from foliot.model.definition import StoredDefinition
 from foliot.model.job import Attempt, ClaimedJob, Job, JobState, NewJob, Outcome
 from foliot.model.lane import Lane
 from foliot.model.session import NewSession, Session
@@ -253,6 +254,20 @@ class Queues(Protocol):
     async def all(self) -> list[Queue]: ...
 
 
+class Definitions(Protocol):
+    """What apps have announced: for those without their code."""
+
+    async def put(self, definitions: Sequence[StoredDefinition]) -> None:
+        """The last one of a kind counts. Kinds that are not named stay."""
+        ...
+
+    async def all(self) -> list[StoredDefinition]:
+        """By kind. Only reads."""
+        ...
+
+    async def get(self, kind: str) -> StoredDefinition | None: ...
+
+
 class Upkeep(Protocol):
     async def prune(self, *, keep: float | None, limit: int) -> int:
         """Forget history older than `keep` seconds (None: nothing), `limit` rows in each transaction, until there
@@ -297,6 +312,9 @@ class Store(Protocol):
 
     @property
     def queues(self) -> Queues: ...
+
+    @property
+    def definitions(self) -> Definitions: ...
 
     @property
     def upkeep(self) -> Upkeep: ...

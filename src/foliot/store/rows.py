@@ -10,6 +10,7 @@ import msgspec
 
 from foliot.ids import JobId, SessionId
 from foliot.model.audit import Entry
+from foliot.model.definition import Defaults, StoredDefinition
 from foliot.model.job import Attempt, ClaimedJob, Extras, Job, JobState, Progress
 from foliot.model.session import Session
 
@@ -21,6 +22,7 @@ ToNames = Callable[[Any], tuple[str, ...]]
 _NO_EXTRAS: Final = Extras()
 _decode_extras: Final = msgspec.json.Decoder(Extras).decode
 _decode_detail: Final = msgspec.json.Decoder(dict[str, Any]).decode
+_decode_defaults: Final = msgspec.json.Decoder(Defaults).decode
 _decode_progress: Final = msgspec.json.Decoder(Progress).decode
 
 
@@ -103,6 +105,19 @@ def entry(row: Row, time: ToTime) -> Entry:
     at = time(row[1])
     assert at is not None
     return Entry(row[0], at, row[2], row[3], row[4], _decode_detail(row[5]))
+
+
+def definition(row: Row, time: ToTime) -> StoredDefinition:
+    return StoredDefinition(
+        kind=row[0],
+        queue=row[1],
+        signature=row[2],
+        schema=row[3],
+        fingerprint=row[4],
+        version=row[5],
+        options=_decode_defaults(row[6]),
+        updated_at=time(row[7]),
+    )
 
 
 def as_is(value: datetime | None) -> datetime | None:

@@ -15,6 +15,7 @@ from foliot.store.port import Wake
 from foliot.store.postgres.audit import PostgresAudit
 from foliot.store.postgres.connection import Connections
 from foliot.store.postgres.dead import PostgresDead
+from foliot.store.postgres.definitions import PostgresDefinitions
 from foliot.store.postgres.failures import translate
 from foliot.store.postgres.jobs import PostgresJobs
 from foliot.store.postgres.listen import Listener, Notifier
@@ -46,6 +47,7 @@ class PostgresStore:
         self.sessions = PostgresSessions(connections, clock, partitions=partitions)
         self.leases = PostgresLeases(connections, clock)
         self.queues = PostgresQueues(connections, clock)
+        self.definitions = PostgresDefinitions(connections, clock)
         self.upkeep = PostgresUpkeep(connections, clock, partitions=partitions, schema=schema)
         self.overview = PostgresOverview(connections, clock, partitions=partitions)
         self.transfer = PostgresTransfer(connections)

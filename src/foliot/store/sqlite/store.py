@@ -15,6 +15,7 @@ from foliot.store.port import Wake
 from foliot.store.sqlite.audit import SqliteAudit
 from foliot.store.sqlite.connection import Connections
 from foliot.store.sqlite.dead import SqliteDead
+from foliot.store.sqlite.definitions import SqliteDefinitions
 from foliot.store.sqlite.file import File, explain
 from foliot.store.sqlite.jobs import SqliteJobs
 from foliot.store.sqlite.listen import Ear, Listener
@@ -39,6 +40,7 @@ class SqliteStore:
         self.sessions = SqliteSessions(connections, clock, partitions=partitions)
         self.leases = SqliteLeases(connections, clock)
         self.queues = SqliteQueues(connections, clock)
+        self.definitions = SqliteDefinitions(connections, clock)
         self.upkeep = SqliteUpkeep(connections, clock, partitions=partitions, schema=schema)
         self.overview = SqliteOverview(connections, clock, partitions=partitions)
         self.transfer = SqliteTransfer(connections)
