@@ -96,6 +96,15 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
     ] = 25.0
     in_flight: Annotated[int, Whole("round trips to the store at once", "3", 1, 32)] = 3
     scheduler: Annotated[bool, Flag("do the scheduler's duties as well", "true")] = True
+    transactions: Annotated[
+        int, Whole("connections for transactions of jobs, per process and kind", "4", 1, 1000)
+    ] = 4
+    transaction_limit: Annotated[
+        float,
+        Duration(
+            "longest transaction of a job; on SQLite a third of lease at most", "30s", 0.1, DAY
+        ),
+    ] = 30.0
     loss_limit: Annotated[int, Whole("lost processes after which a job is dead", "3", 1, 1000)] = 3
 
 

@@ -18,6 +18,7 @@ FoliotError
 │   └── SchemaNewer                  they are newer
 ├── SessionLost                      this process's lease ran out: its jobs belong to others
 ├── NeverIdle                        jobs that are run by hand keep coming back
+├── TransactionTooLong (TimeoutError) a job's transaction was rolled back: it took longer than it may
 ├── Retry                            raised by a handler: run me again later
 └── Cancel                           raised by a handler: end me as cancelled
 """
@@ -228,6 +229,17 @@ class NeverIdle(FoliotError):
         super().__init__(
             f"not idle after {attempts} attempts: {kind} keeps coming back, {count} of them are its own",
             hint="if there is an end to it, give a higher limit",
+        )
+
+
+class TransactionTooLong(FoliotError, TimeoutError):
+    """A job's transaction took longer than it may, and was rolled back."""
+
+    def __init__(self, limit: float, setting: str) -> None:
+        self.limit = limit
+        super().__init__(
+            f"the job's transaction took longer than {limit:g} s and was rolled back",
+            hint=f"do what is slow before it begins; its limit is {setting}",
         )
 
 

@@ -34,6 +34,8 @@ ONLY_POSTGRES = {
     "prune_attempts": "in SQLite they go with their job's history",
     "count_dead_tuples": "freed pages are used again by themselves",
     "grade_server": "a file has no server",
+    "limit_transaction": "a timer of the process does",
+    "limit_transaction_wholly": "the same",
     "grade_oldest_transaction": "nor other transactions to wait for",
 }
 ONLY_SQLITE = {

@@ -140,6 +140,7 @@ class End(StrEnum):
     BURY = "bury"  # the attempt failed, and it was the last
     RELEASE = "release"  # it never started: nothing is counted
     HOLD = "hold"  # it cannot start here: nothing is counted
+    SETTLED = "settled"  # its own transaction has ended it: the store knows already
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from foliot.clock import Clock
-from foliot.config import StoreSettings
+from foliot.config import Settings, StoreSettings
 from foliot.errors import InvalidValue
 from foliot.ids import Ids
 from foliot.store.guest import Guest
 from foliot.store.migrate import Migration, Schema
 from foliot.store.port import Store
+from foliot.store.transaction import Transactions
 
 
 async def open_store(
@@ -40,6 +41,17 @@ async def open_guest(settings: StoreSettings, *, clock: Clock) -> Guest:
     from foliot.store.postgres.guest import open_guest as open_postgres_guest
 
     return await open_postgres_guest(settings, clock=clock)
+
+
+def make_transactions(settings: Settings, *, clock: Clock) -> Transactions:
+    """For jobs' functions in this process. Nothing is connected before the first of them begins."""
+    if _is_sqlite(settings.store.url):
+        from foliot.store.sqlite.transaction import SqliteTransactions
+
+        return SqliteTransactions(settings, clock=clock)
+    from foliot.store.postgres.transaction import PostgresTransactions
+
+    return PostgresTransactions(settings, clock=clock)
 
 
 async def upgrade_store(settings: StoreSettings, *, partitions: int = 1) -> list[Migration]:

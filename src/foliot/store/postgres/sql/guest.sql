@@ -7,3 +7,12 @@ SELECT current_database()::text, to_regclass('foliot.leases') IS NOT NULL AND to
 -- When its first tables were made, to the microsecond: no other store has that.
 SELECT extract(epoch FROM (SELECT m.applied_at FROM foliot.migrations m WHERE m.number = 1))::text,
        (SELECT count(*) FROM foliot.leases)::integer;
+
+-- name: limit_transaction
+-- For this transaction alone.
+SELECT set_config('statement_timeout', :limit, true),
+       set_config('idle_in_transaction_session_timeout', :limit, true);
+
+-- name: limit_transaction_wholly
+-- The same for all of it together; PostgreSQL 17 and newer.
+SELECT set_config('transaction_timeout', :limit, true);

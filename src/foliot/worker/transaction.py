@@ -1,0 +1,274 @@
+"""`current_job().transaction()`: a function's own statements and the end of its job commit together, or not at all.
+
+    new → open ──→ committed        the job has ended; whatever the function does then cannot change that
+             └───→ rolled back      by an exception, a lost lease, a limit: the attempt goes on, or fails as usual
+
+The job's end is the last statement before the commit, with session and fence: if the job belongs to another attempt by
+now it changes nothing, and everything is rolled back. A commit whose reply was lost is looked up, never repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Final, Protocol, TypeVar
+
+from foliot import commands
+from foliot.clock import Clock
+from foliot.config import Settings
+from foliot.errors import FoliotError, InvalidValue, SessionLost, StoreUnavailable
+from foliot.ids import JobId, SessionId, partition_of
+from foliot.model.job import ClaimedJob, NewJob, Outcome
+from foliot.store.guest import GuestStore, at_once
+from foliot.store.open import make_transactions
+from foliot.store.port import Jobs, Wake, together
+from foliot.store.transaction import Parameters, Transactions, Work
+from foliot.worker.run import success
+
+log = logging.getLogger("foliot.worker")
+T = TypeVar("T")
+_LOOKS: Final = 20  # for a commit that was lost from sight; then the attempt's failure is told, and refused if need be
+_PAUSE: Final = 0.25  # seconds between them
+
+
+class Submittable(Protocol):
+    """A call that has been checked: what a job function's `prepare` makes."""
+
+    def new_job(self) -> NewJob: ...
+
+
+class Stage(Enum):
+    NEW = "new"
+    OPEN = "open"
+    COMMITTED = "committed"
+    ROLLED_BACK = "rolled back"
+
+
+class Desk:
+    """Where the functions of one session get their transactions, in whichever process they run."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        session: SessionId,
+        *,
+        clock: Clock,
+        tell: Callable[[Wake], None],
+    ) -> None:
+        """`tell` is called, in any thread, with what a commit has made ready."""
+        self.settings = settings
+        self.session = session
+        self.tell = tell
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._transactions: Transactions | None = None
+
+    @property
+    def transactions(self) -> Transactions:
+        """Made by their first use: most workers never see one."""
+        with self._lock:
+            if self._transactions is None:
+                self._transactions = make_transactions(self.settings, clock=self._clock)
+            return self._transactions
+
+    async def close(self) -> None:
+        if self._transactions is not None:
+            await self._transactions.close()
+
+
+class Block:
+    """What `with` and `async with` take."""
+
+    def __init__(self, desk: Desk, job: ClaimedJob) -> None:
+        self._desk = desk
+        self._job = job
+        self._work: Work | None = None
+        self._waits = False
+        self._news = Wake()
+        self.stage = Stage.NEW
+        self.result: Any = None
+
+    def __enter__(self) -> Transaction:
+        if _on_event_loop():
+            raise FoliotError(
+                "a blocking transaction has no place on the event loop",
+                hint="async with current_job().transaction() as tx",
+            )
+        at_once(self._begin(waits=False))
+        return Transaction(self)
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        at_once(self._end(error))
+
+    async def __aenter__(self) -> AsyncTransaction:
+        await self._begin(waits=True)
+        return AsyncTransaction(self)
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        # Once it is decided, it is carried through: a function that is cancelled just then waits for it.
+        ending = asyncio.ensure_future(self._end(error))
+        try:
+            await asyncio.shield(ending)
+        except asyncio.CancelledError:
+            await asyncio.wait([ending])
+            if not ending.cancelled() and (failed := ending.exception()) is not None:
+                log.warning("job %s: its transaction ended with: %s", self._job.id, failed)
+            raise
+
+    @property
+    def work(self) -> Work:
+        if self._work is None or self.stage is not Stage.OPEN:
+            raise FoliotError(f"this transaction is not open: it is {self.stage.value}")
+        return self._work
+
+    async def submit(self, prepared: Submittable) -> JobId:
+        if not hasattr(prepared, "new_job"):
+            raise InvalidValue(
+                "tx.submit()", prepared, "is not a prepared call", example="add.prepare(1, 2)"
+            )
+        job, work = prepared.new_job(), self.work
+
+        async def submit(jobs: Jobs) -> list[JobId]:
+            return await commands.submit(GuestStore(jobs, work.partitions, self._hear), [job])
+
+        [id] = await work.ask(submit)
+        return id
+
+    def _hear(self, wake: Wake) -> None:
+        self._news = together(self._news, wake)
+
+    async def _begin(self, *, waits: bool) -> None:
+        if self.stage is not Stage.NEW:
+            raise FoliotError("this transaction has been used: ask the job for another one")
+        self._waits = waits
+        self._work = await self._desk.transactions.begin(waits=waits)
+        self.stage = Stage.OPEN
+
+    async def _end(self, error: BaseException | None) -> None:
+        work = self.work
+        try:
+            if error is not None:
+                self._explain(work, error)
+            else:
+                await self._commit(work)
+        finally:
+            if self.stage is not Stage.COMMITTED:
+                self.stage = Stage.ROLLED_BACK
+                await work.roll_back()
+        if self.stage is Stage.COMMITTED and self._news != Wake():
+            self._desk.tell(self._news)
+
+    def _explain(self, work: Work, error: BaseException) -> None:
+        """What the function raised goes on, unless it came of something that can be said more clearly."""
+        if isinstance(error, Exception):
+            try:
+                work.check()
+            except FoliotError as why:
+                raise why from error
+
+    async def _commit(self, work: Work) -> None:
+        limit = self._desk.settings.limits.result
+        outcome = success(self._job, self.result, limit=limit)
+        partition = partition_of(self._job.id, work.partitions)
+        work.check()
+
+        async def finish(jobs: Jobs) -> list[JobId]:
+            ended = await jobs.finish_and_claim(partition, self._desk.session, outcomes=[outcome])
+            return ended.refused
+
+        if await work.ask(finish):
+            raise SessionLost(
+                "the job belongs to another attempt by now: this one's transaction was rolled back"
+            )
+        try:
+            await work.commit()
+        except StoreUnavailable as error:
+            if not error.unknown or not await self._has_settled(partition, outcome, error):
+                raise
+        self.stage = Stage.COMMITTED
+
+    async def _has_settled(self, partition: int, outcome: Outcome, error: FoliotError) -> bool:
+        log.warning("job %s: it is not known whether it was committed: %s", self._job.id, error)
+        for _ in range(_LOOKS):
+            try:
+                return await self._desk.transactions.settled(partition, outcome, waits=self._waits)
+            except StoreUnavailable as away:
+                log.debug("job %s: not yet: %s", self._job.id, away)
+            await self._pause()
+        # If it was committed, the store will refuse the failure of this attempt.
+        raise error
+
+    async def _pause(self) -> None:
+        if self._waits:
+            await asyncio.sleep(_PAUSE)
+        else:
+            threading.Event().wait(_PAUSE)
+
+
+class Transaction:
+    """In a `with` block. `result` is what the job results in."""
+
+    def __init__(self, block: Block) -> None:
+        self._block = block
+
+    @property
+    def connection(self) -> Any:
+        """A `psycopg.Connection`, or a `sqlite3.Connection`. The block commits and rolls back, not you."""
+        return self._block.work.connection
+
+    @property
+    def result(self) -> Any:
+        return self._block.result
+
+    @result.setter
+    def result(self, value: Any) -> None:
+        self._block.result = value
+
+    def execute(self, statement: str, parameters: Parameters = None) -> list[Any]:
+        """Run a statement, with parameters as the driver takes them. Returns its rows, if it has any."""
+        return at_once(self._block.work.execute(statement, parameters))
+
+    def submit(self, prepared: Submittable) -> JobId:
+        """Submit a job that exists if and only if this transaction commits. Returns the id that stands for it."""
+        return at_once(self._block.submit(prepared))
+
+
+class AsyncTransaction:
+    """In an `async with` block. `result` is what the job results in."""
+
+    def __init__(self, block: Block) -> None:
+        self._block = block
+
+    @property
+    def connection(self) -> Any:
+        """A `psycopg.AsyncConnection`. There is none for SQLite: see `run`."""
+        return self._block.work.connection
+
+    @property
+    def result(self) -> Any:
+        return self._block.result
+
+    @result.setter
+    def result(self, value: Any) -> None:
+        self._block.result = value
+
+    async def execute(self, statement: str, parameters: Parameters = None) -> list[Any]:
+        return await self._block.work.execute(statement, parameters)
+
+    async def run(self, function: Callable[[Any], T]) -> T:
+        """SQLite: what the function does with the `sqlite3.Connection`, in a thread."""
+        return await self._block.work.run(function)
+
+    async def submit(self, prepared: Submittable) -> JobId:
+        return await self._block.submit(prepared)
+
+
+def _on_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
