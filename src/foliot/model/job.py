@@ -140,7 +140,6 @@ class End(StrEnum):
     BURY = "bury"  # the attempt failed, and it was the last
     RELEASE = "release"  # it never started: nothing is counted
     HOLD = "hold"  # it cannot start here: nothing is counted
-    SETTLED = "settled"  # its own transaction has ended it: the store knows already
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):
@@ -154,6 +153,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     reason: str | None = None  # one word: failed, timed_out, worker_lost, unknown_kind …
     error: str | None = None
     traceback: str | None = None
+    settled: bool = False  # by the job's own transaction: the store knows already
 
 
 class Attempt(msgspec.Struct, frozen=True):
