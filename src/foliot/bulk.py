@@ -55,16 +55,22 @@ class Bulk:
         limit: int | None = None,
         rate: float | None = None,
     ) -> None:
-        self.filter = to_filter(filter)
-        if not self.filter.terms:
-            raise InvalidValue(
-                "filter", problem="is empty, and would mean every job", example="state:dead kind:*"
-            )
+        self.filter, self._limit, self._rate = self.check(filter, limit=limit, rate=rate)
         self._store = store
         self._by = by
         self._clock = clock
-        self._limit = _check_limit(limit)
-        self._rate = _check_rate(rate)
+
+    @staticmethod
+    def check(
+        filter: str | Filter, *, limit: int | None = None, rate: float | None = None
+    ) -> tuple[Filter, int, float | None]:
+        """Before anything is asked of the store."""
+        wanted = to_filter(filter)
+        if not wanted.terms:
+            raise InvalidValue(
+                "filter", problem="is empty, and would mean every job", example="state:dead kind:*"
+            )
+        return wanted, _check_limit(limit), _check_rate(rate)
 
     async def cancel(self) -> Done:
         """Ask for the end of live jobs."""
@@ -74,7 +80,7 @@ class Bulk:
             wake_cancelled(self._store, found)
             return Done(len(found))
 
-        return await self._walk("cancel", _LIVE, act)
+        return await self._walk("cancel", act)
 
     async def retry(self) -> Done:
         """Try dead jobs again."""
@@ -84,7 +90,7 @@ class Bulk:
             wake_retried(self._store, partition, retried)
             return Done(len(retried.lanes), len(retried.taken), refusals(retried))
 
-        return await self._walk("retry", (JobState.DEAD,), act)
+        return await self._walk("retry", act)
 
     async def purge(self) -> Done:
         """Forget dead jobs."""
@@ -92,10 +98,10 @@ class Bulk:
         async def act(partition: int, ids: Sequence[JobId], record: Record) -> Done:
             return Done(len(await self._store.dead.purge(partition, ids, record=record)))
 
-        return await self._walk("purge", (JobState.DEAD,), act)
+        return await self._walk("purge", act)
 
-    async def _walk(self, action: str, states: Sequence[JobState], act: Act) -> Done:
-        wanted = among(self.filter, states)
+    async def _walk(self, action: str, act: Act) -> Done:
+        wanted = among(self.filter, states_of(action))
         deed = self._by.deed(action, str(self.filter), filter=str(self.filter))
         batch = BATCH if self._rate is None else max(1, min(BATCH, ceil(self._rate)))
         started, seen = self._clock.monotonic(), 0
@@ -140,6 +146,11 @@ def _record(deed: Deed, before: int) -> Record:
 def _add(one: Done, other: Done) -> Done:
     told = list({**one.reasons, **other.reasons}.items())[:_MOST_TOLD]
     return Done(one.changed + other.changed, one.refused + other.refused, dict(told))
+
+
+def states_of(action: str) -> tuple[JobState, ...]:
+    """Which jobs an act can change."""
+    return _LIVE if action == "cancel" else (JobState.DEAD,)
 
 
 def among(filter: Filter, states: Sequence[JobState]) -> Filter:

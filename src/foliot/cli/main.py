@@ -19,6 +19,8 @@ from foliot.errors import FoliotError, InvalidValue, did_you_mean
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 GROUPS = {
+    "jobs": "Look at jobs, and change them by hand.",
+    "dead": "Look at dead jobs, try them again, or forget them.",
     "db": "Create, upgrade and look after the store's tables.",
     "config": "Look at the settings.",
     "bench": "Measure this machine.",
@@ -29,6 +31,17 @@ COMMANDS = {
     "demo": ("foliot.cli.demo:demo", "Run sample jobs on SQLite and watch them live."),
     "worker": ("foliot.cli.run:worker", "Run the jobs of an application: module:app."),
     "scheduler": ("foliot.cli.run:scheduler", "Do only the scheduler's duties."),
+    "jobs list": ("foliot.cli.jobs:list_jobs", "List jobs by a filter."),
+    "jobs count": ("foliot.cli.jobs:count", "Count jobs by a filter."),
+    "jobs show": ("foliot.cli.jobs:show", "Show all that is known of a job."),
+    "jobs explain": ("foliot.cli.jobs:explain", "Say why a job is not running."),
+    "jobs cancel": ("foliot.cli.jobs:cancel", "Ask for the end of jobs."),
+    "jobs retry": ("foliot.cli.dead:retry", "Try dead jobs again."),
+    "dead list": ("foliot.cli.dead:list_dead", "List dead jobs by a filter."),
+    "dead count": ("foliot.cli.dead:count", "Count dead jobs by a filter."),
+    "dead show": ("foliot.cli.dead:show", "Show all that is known of a dead job."),
+    "dead retry": ("foliot.cli.dead:retry", "Try dead jobs again."),
+    "dead purge": ("foliot.cli.dead:purge", "Forget dead jobs."),
     "db init": ("foliot.cli.db:init", "Create the tables."),
     "db upgrade": ("foliot.cli.db:upgrade", "Bring the tables to this version."),
     "db status": ("foliot.cli.db:status", "Show the version of the tables."),

@@ -1,0 +1,100 @@
+"""Which jobs a command means: ids, or a filter; and whether that is really wanted."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from foliot.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from foliot.filter import Filter
+    from foliot.ids import JobId
+    from foliot.store.port import Store
+
+Words = Annotated[str, Parameter(allow_leading_hyphen=True)]
+_MOST_NAMED = 5
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Options of commands that change many jobs at once."""
+
+    filter: str | None = None
+    """Every job that this means, instead of ids."""
+
+    limit: int | None = None
+    """How many jobs it may change, the newest first."""
+
+    rate: float | None = None
+    """How many jobs it may change in a second."""
+
+    dry_run: Annotated[bool, Parameter(negative="")] = False
+    """Say how many jobs are meant, and change nothing."""
+
+    yes: Annotated[bool, Parameter(negative="")] = False
+    """Do not ask."""
+
+    by: str | None = None
+    """Who asks for it, for the audit log (else user@host)."""
+
+
+DEFAULT_SELECTION = Selection()
+
+
+def read_filter(words: Sequence[str], state: str | None = None) -> Filter:
+    """The words of a command line as one filter; `state` is what the command is about."""
+    from foliot.filter import parse
+
+    for word in words:
+        if word.startswith("--"):
+            raise InvalidValue("filter", word, "is an option that this command does not have")
+    return parse(" ".join([f"state:{state}", *words] if state else words))
+
+
+def check_selection(ids: Sequence[str], selection: Selection) -> None:
+    if ids and selection.filter is not None:
+        raise InvalidValue("filter", selection.filter, "cannot be given together with ids")
+    if not ids and selection.filter is None:
+        raise InvalidValue(
+            "ids", problem="are missing: name jobs, or a filter", example="--filter 'state:dead'"
+        )
+    if ids and (selection.limit is not None or selection.rate is not None):
+        raise InvalidValue("ids", problem="go without --limit and --rate, which belong to --filter")
+
+
+def confirm(question: str, selection: Selection) -> bool:
+    """Whether it is really wanted. Where nobody can be asked, --yes must have said so."""
+    if selection.yes:
+        return True
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise InvalidValue(
+            "--yes", problem="is missing: nobody can be asked here", example="--filter … --yes"
+        )
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+async def resolve(store: Store, text: str) -> JobId:
+    """The id that begins so."""
+    from foliot.commands import check_id
+    from foliot.errors import UnknownJob
+    from foliot.filter_value import ID_FORM, is_id_prefix
+    from foliot.search import list_jobs
+
+    start = text.strip().lower()
+    if len(start) == len(ID_FORM) or len(start) < 8 or not is_id_prefix(start):
+        return check_id(start)
+    found = (await list_jobs(store, f"id:{start}*", limit=_MOST_NAMED + 1, payloads=False)).jobs
+    if not found:
+        raise UnknownJob(text)
+    if len(found) > 1:
+        names = ", ".join(job.id for job in found[:_MOST_NAMED])
+        more = " …" if len(found) > _MOST_NAMED else ""
+        raise InvalidValue("id", text, f"is the beginning of several ids: {names}{more}")
+    return found[0].id

@@ -1,0 +1,113 @@
+"""Jobs, attempts and audit entries as they are printed: JSON, or text in which data cannot drive the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from foliot.cli.output import print_table, printable
+
+if TYPE_CHECKING:
+    from foliot.model.audit import Entry
+    from foliot.model.job import Attempt, Job
+
+_HEADERS = ("id", "state", "kind", "queue", "attempt", "created", "about")
+
+
+def job_to_json(job: Job, *, payloads: bool = True) -> dict[str, Any]:
+    """All of it; payload and result are the JSON that they are."""
+    shape: dict[str, Any] = msgspec.to_builtins(
+        msgspec.structs.replace(job, payload=b"", result=None), builtin_types=(datetime,)
+    )
+    shape["payload"] = msgspec.Raw(job.payload)
+    shape["result"] = None if job.result is None else msgspec.Raw(job.result)
+    if not payloads:
+        del shape["payload"], shape["result"]
+    return shape
+
+
+def print_jobs(jobs: Sequence[Job]) -> None:
+    print_table(
+        _HEADERS,
+        [
+            (
+                job.id,
+                job.state,
+                job.kind,
+                job.queue,
+                str(job.attempt),
+                show_time(job.created_at),
+                about(job),
+            )
+            for job in jobs
+        ],
+    )
+
+
+def about(job: Job) -> str:
+    """What is most worth knowing beside the state."""
+    if job.state == "scheduled":
+        return f"due {show_time(job.run_at)}"
+    if job.state == "running":
+        asked = ", asked to end" if job.cancel_requested else ""
+        return f"since {show_time(job.started_at)}{asked}"
+    return job.reason or ""
+
+
+def print_job(job: Job, attempts: Sequence[Attempt], audit: Sequence[Entry]) -> None:
+    for name, value in _fields(job):
+        print(f"{name + ':':<15} {printable(value)}")
+    print_document("payload", job.payload)
+    if job.result is not None:
+        print_document("result", job.result)
+    for attempt in attempts:
+        said = "" if attempt.error is None else f": {attempt.error}"
+        when = show_time(attempt.finished_at)
+        print(printable(f"attempt {attempt.attempt} {attempt.outcome} at {when}{said}"))
+        for line in (attempt.traceback or "").splitlines():
+            print(f"    {printable(line)}")
+    for entry in audit:
+        detail = "" if not entry.detail else f" {msgspec.json.encode(entry.detail).decode()}"
+        print(printable(f"{entry.action} by {entry.actor} at {show_time(entry.at)}{detail}"))
+
+
+def print_document(name: str, document: bytes) -> None:
+    """JSON, one value a line."""
+    try:
+        text = msgspec.json.format(document, indent=2).decode()
+    except msgspec.DecodeError:
+        text = document.decode(errors="backslashreplace")
+    first, *rest = text.splitlines()
+    print(f"{name + ':':<15} {printable(first)}")
+    for line in rest:
+        print(f"{'':<15} {printable(line)}")
+
+
+def _fields(job: Job) -> Iterator[tuple[str, str]]:
+    """Those that the job has, in the order of the struct."""
+    shape = msgspec.structs.asdict(job)
+    for name in ("payload", "result"):
+        del shape[name]
+    for name, value in shape.items():
+        match value:
+            case None | False | ():
+                continue
+            case datetime():
+                yield name, show_time(value)
+            case tuple():
+                yield name, ", ".join(value)
+            case msgspec.Struct():
+                text = msgspec.json.encode(value).decode()
+                if text != "{}":
+                    yield name, text
+            case _:
+                yield name, str(value)
+
+
+def show_time(time: datetime | None) -> str:
+    if time is None:
+        return "-"
+    return time.isoformat(sep=" ", timespec="seconds").replace("+00:00", "Z")
