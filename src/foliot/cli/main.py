@@ -47,6 +47,7 @@ COMMANDS = {
     "db status": ("foliot.cli.db:status", "Show the version of the tables."),
     "db prune": ("foliot.cli.db:prune", "Remove history older than its retention."),
     "doctor": ("foliot.cli.doctor:doctor", "Examine the store: durability, versions, health."),
+    "check": ("foliot.cli.check:check", "List jobs that an application could not run."),
     "config show": ("foliot.cli.config:show", "Show every setting and where it came from."),
     "bench drain": ("foliot.cli.bench:drain", "How fast workers empty a full queue."),
     "bench submit": ("foliot.cli.bench:submit", "How fast jobs are submitted."),

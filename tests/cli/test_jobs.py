@@ -1,0 +1,266 @@
+"""`foliot jobs`, `foliot dead` and `foliot check`, as people and pipelines type them."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from foliot.cli.main import main
+from foliot.ids import JobId
+from foliot.model.job import End, More
+from support.stores import World
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.parametrize("place", ["sqlite-1", "postgres-8"], indirect=True),
+]
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(world: World, capfd: pytest.CaptureFixture[str], monkeypatch: Any) -> Run:
+    """A command against the world's store: exit code, stdout, stderr."""
+    monkeypatch.setenv("FOLIOT_URL", world.place.settings.url)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        codes: list[int] = []
+        thread = Thread(target=lambda: codes.append(main(arguments)))  # it has a loop of its own
+        thread.start()
+        thread.join(60)
+        out, err = capfd.readouterr()
+        return codes[0], out, err
+
+    return run
+
+
+async def bury(world: World, **fields: Any) -> JobId:
+    session = await world.open_session()
+    job = await world.run(session, **fields)
+    await world.end(session, job, End.BURY, reason="failed", error="no", traceback="Trace:\n  x")
+    return job.id
+
+
+async def test_jobs_are_listed_by_a_filter(world: World, run: Run) -> None:
+    dead, ready = await bury(world, kind="send_mail"), await world.submit(kind="send_mail")
+    world.clock.advance(1)
+    test = await world.submit(kind="send_mail", more=More(tags=("test",)))
+    code, out, _ = run("jobs", "list", "kind:send_*", "-tag:test")
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()[1:]] == sorted([dead, ready], reverse=True)
+    code, out, _ = run("jobs", "list", "kind:send_* tag:test", "--json")
+    answer = json.loads(out)
+    assert [job["id"] for job in answer["jobs"]] == [test]
+    assert answer["next"] is None and "payload" not in answer["jobs"][0]
+    code, out, _ = run("dead", "list", "--json", "--payloads")
+    assert [(job["id"], job["payload"]) for job in json.loads(out)["jobs"]] == [(dead, {})]
+    assert run("jobs", "list", "kind:nothing")[1] == "none\n"
+    assert run("dead", "list", "kind:nothing", "--json")[1] == '{"jobs":[],"next":null}\n'
+
+
+async def test_pages_say_how_to_go_on(world: World, run: Run) -> None:
+    ids = sorted(await world.submit_many(3), reverse=True)
+    _, out, _ = run("jobs", "list", "--limit", "2")
+    assert out.splitlines()[-1] == f"more with: --after {ids[1]}"
+    _, out, _ = run("jobs", "list", "--limit", "2", "--after", ids[1], "--json")
+    assert [job["id"] for job in json.loads(out)["jobs"]] == [ids[2]]
+
+
+async def test_jobs_are_counted(world: World, run: Run) -> None:
+    await world.submit_many(3)
+    await bury(world, queue="other")
+    assert run("jobs", "count")[1] == "4\n"
+    assert run("dead", "count")[1] == "1\n"
+    assert json.loads(run("jobs", "count", "state:ready", "--json")[1]) == {
+        "count": 3,
+        "exact": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["jobs", "list", "state:daed"], "did you mean dead?"),
+        (["jobs", "list", "--limt", "5"], "'--limt' is an option that this command does not have"),
+        (["jobs", "list", "--limit", "0"], "limit: 0"),
+        (["jobs", "list", "--after", "x"], "after: 'x'"),
+        (["jobs", "show", "x"], "is not a job's id"),
+        (["jobs", "cancel"], "name jobs, or a filter"),
+        (["jobs", "cancel", "--filter", "", "--yes"], "filter is empty"),
+        (["jobs", "cancel", "x", "--filter", "kind:a"], "cannot be given together with ids"),
+        (["jobs", "cancel", "x", "--rate", "5"], "belong to --filter"),
+        (["dead", "purge", "--filter", "kind:a"], "--yes is missing"),
+        (["dead", "retry", "--filter", "kind:a", "--payload", "{}"], "is for one job"),
+        (["dead", "retry", "--filter", "kind:a", "--rate", "-1", "--yes"], "rate: -1"),
+    ],
+)
+async def test_a_mistake_is_told_and_changes_nothing(
+    world: World, run: Run, arguments: list[str], said: str
+) -> None:
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert said in err
+
+
+async def test_a_job_is_shown_whole_and_cannot_drive_the_terminal(world: World, run: Run) -> None:
+    id = await bury(world, payload=json.dumps({"a": "x" * 500, "b": "\x9b31m"}).encode(), key="k")
+    code, out, _ = run("jobs", "show", id)
+    assert code == 0
+    assert "x" * 500 in out and "\x9b" not in out
+    for words in ("state:          dead", "key:            k", "attempt 1 failed", "Trace:"):
+        assert words in out
+    answer = json.loads(run("dead", "show", id, "--json")[1])
+    assert answer["job"]["payload"]["a"] == "x" * 500
+    assert [attempt["error"] for attempt in answer["attempts"]] == ["no"]
+    assert answer["audit"] == []
+
+
+async def test_the_beginning_of_an_id_is_enough_if_there_is_one_such(
+    world: World, run: Run
+) -> None:
+    id = await world.submit()
+    world.clock.advance(3600)
+    others = await world.submit_many(2)
+    assert json.loads(run("jobs", "show", id[:9], "--json")[1])["job"]["id"] == id
+    code, _, err = run("jobs", "show", others[0][:9])
+    assert code == 2 and "several ids" in err and others[1] in err
+    code, _, err = run("jobs", "show", "00000000")
+    assert code == 1 and "no job has the id" in err
+
+
+async def test_a_job_is_explained(world: World, run: Run) -> None:
+    id = await world.submit(queue="mail")
+    assert run("jobs", "explain", id)[1] == "ready: no worker is alive\n"
+    assert json.loads(run("jobs", "explain", id, "--json")[1])["why"] == "no worker is alive"
+
+
+async def test_jobs_are_cancelled_by_id(world: World, run: Run) -> None:
+    first, second = await world.submit(), await world.submit()
+    assert run("jobs", "cancel", first, "--dry-run")[1] == "would be cancelled: 1\n"
+    assert await world.state(first) == "ready"
+    assert run("jobs", "cancel", first, second, "--by", "ada")[:2] == (0, "cancelled: 2\n")
+    assert await world.state(first) == await world.state(second) == "cancelled"
+    assert "cancel by ada at" in run("jobs", "show", first)[1]
+
+
+async def test_dead_jobs_are_retried_and_purged_by_id(world: World, run: Run) -> None:
+    first, second = await bury(world), await bury(world)
+    ready = await world.submit()
+    code, out, err = run("dead", "retry", first, ready)
+    assert (code, out) == (1, "retried: 1\n"), "one that cannot does not keep the others from it"
+    assert f"refused: {ready}: job {ready} is ready" in err
+    code, out, _ = run("dead", "purge", second, "--json")
+    assert code == 0
+    assert json.loads(out) == {"changed": 1, "ids": [second], "refused": {}, "refused_count": 0}
+    assert await world.store.jobs.get(second) is None
+
+
+async def test_a_payload_is_mended(world: World, run: Run) -> None:
+    id = await bury(world, payload=b'{"a": "x"}')
+    for wrong in ("[1]", "{", "a"):
+        code, _, err = run("dead", "retry", id, "--payload", wrong)
+        assert code == 2 and "payload" in err
+    assert run("jobs", "retry", id, "--payload", '{"a": 1}')[0] == 0
+    assert (await world.get(id)).payload == b'{"a": 1}'
+
+
+async def test_a_filter_changes_what_it_means_once_that_is_confirmed(
+    world: World, run: Run
+) -> None:
+    ids = [await bury(world, kind="a") for _ in range(3)]
+    other = await bury(world, kind="b")
+    assert run("dead", "retry", "--filter", "kind:a", "--dry-run")[1] == "would be retried: 3\n"
+    answer = json.loads(run("dead", "retry", "--filter", "kind:a", "--dry-run", "--json")[1])
+    assert answer == {"changed": 0, "meant": 3, "exact": True}
+    assert run("dead", "retry", "--filter", "kind:a")[0] == 2
+    assert await world.state(ids[0]) == "dead"
+    code, out, _ = run("dead", "retry", "--filter", "kind:a", "--limit", "2", "--yes")
+    assert (code, out) == (0, "retried: 2\n")
+    code, out, _ = run("dead", "purge", "--filter", "kind:*", "--yes", "--rate", "1000", "--json")
+    assert json.loads(out)["changed"] == 2
+    assert await world.store.jobs.get(other) is None
+
+
+def on_a_terminal(world: World, answer: str) -> tuple[int, bytes]:
+    primary, secondary = pty.openpty()
+    foliot = subprocess.Popen(
+        [sys.executable, "-m", "foliot", "jobs", "cancel", "--filter", "kind:echo"],
+        stdin=secondary,
+        stdout=subprocess.PIPE,
+        stderr=secondary,
+        env={**os.environ, "FOLIOT_URL": world.place.settings.url},
+    )
+    asked = b""
+    while b"[y/N]" not in asked:
+        asked += os.read(primary, 1000)
+    assert b"cancel 1 jobs in" in asked
+    os.write(primary, answer.encode() + b"\n")
+    out, _ = foliot.communicate(timeout=30)
+    os.close(primary)
+    os.close(secondary)
+    return foliot.returncode, out
+
+
+@pytest.mark.parametrize(("answer", "code", "state"), [("y", 0, "cancelled"), ("", 1, "ready")])
+async def test_on_a_terminal_it_is_asked(
+    world: World, run: Run, answer: str, code: int, state: str
+) -> None:
+    id = await world.submit()
+    found, out = on_a_terminal(world, answer)
+    assert found == code
+    assert await world.state(id) == state
+    assert out == (b"cancelled: 1\n" if code == 0 else b"")
+
+
+APP = """
+from foliot import Foliot
+app = Foliot()
+
+@app.job
+def echo(number: int = 0) -> int:
+    return number
+"""
+
+
+@pytest.fixture
+def checked_app(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("checked_app.py").write_text(APP)
+
+
+async def test_a_pipeline_learns_what_an_app_could_not_run(
+    world: World, run: Run, checked_app: None, monkeypatch: Any
+) -> None:
+    await world.submit(payload=b'{"number": 1}')
+    assert run("check", "checked_app.py:app")[:2] == (0, "everything fits\nchecked: 1 jobs\n")
+    wrong = [await world.submit(payload=b'{"number": "x"}', delay=60) for _ in range(2)]
+    unknown = await world.submit(kind="gone")
+    await bury(world, kind="gone", queue="other")
+    code, out, _ = run("check", "checked_app.py:app")
+    assert code == 1
+    assert "Expected `int`, got `str`" in out and "unknown kind" in out
+    code, out, _ = run("check", "checked_app.py:app", "--dead", "--json")
+    answer = json.loads(out)
+    assert (code, answer["ok"], answer["checked"], answer["complete"]) == (1, False, 5, True)
+    misfits = {m["problem"].split(":")[0]: m for m in answer["misfits"]}
+    assert misfits["unfitting payload"]["examples"] == wrong[::-1]
+    assert misfits["unknown kind"]["count"] == 2
+    assert unknown in misfits["unknown kind"]["examples"]
+
+
+async def test_a_check_that_is_not_complete_says_so(
+    world: World, run: Run, checked_app: None, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("foliot.fitting.CHECK_CAP", 2)
+    await world.submit_many(3)
+    code, out, _ = run("check", "checked_app.py:app")
+    assert code == 0
+    assert "checked: 2 jobs\nthere are more" in out
