@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from foliot.errors import NotDead as NotDead
     from foliot.errors import ResultTimeout as ResultTimeout
     from foliot.errors import Retry as Retry
+    from foliot.errors import SoftTimeout as SoftTimeout
     from foliot.errors import StoreRefused as StoreRefused
     from foliot.errors import StoreUnavailable as StoreUnavailable
     from foliot.errors import UnknownJob as UnknownJob
@@ -52,6 +53,7 @@ _HOMES = {
     "StoreUnavailable": "foliot.errors",
     "UnknownJob": "foliot.errors",
     "Retry": "foliot.errors",
+    "SoftTimeout": "foliot.errors",
     "current_job": "foliot.worker.context",
 }
 
@@ -72,6 +74,7 @@ __all__ = [
     "Priority",
     "ResultTimeout",
     "Retry",
+    "SoftTimeout",
     "StoreRefused",
     "StoreUnavailable",
     "UnknownJob",

@@ -24,14 +24,18 @@ from foliot.clock import Clock
 from foliot.config import Settings, StoreSettings
 from foliot.errors import Cancel, NeverIdle, Retry
 from foliot.ids import Ids
+from foliot.life import Life, Requests, Role
 from foliot.model.job import ClaimedJob, Outcome
-from foliot.process import Life, Role
 from foliot.registry import Registry
 from foliot.store.port import Store, Wake
+from foliot.worker.capture import JOB_LINES
+from foliot.worker.context import State
 from foliot.worker.executors.thread import Threads
+from foliot.worker.hooks import shut_down, start_up
 from foliot.worker.run import Requested
+from foliot.worker.running import Running
 from foliot.worker.service import Host
-from foliot.worker.slots import Running, Stage
+from foliot.worker.stage import Stage
 
 LIMIT: Final = 1000  # attempts after which something is taken for endless
 _MEMORY: Final = "sqlite:///:memory:"
@@ -112,11 +116,16 @@ class ByHand(Life):
         *,
         clock: Clock,
         ids: Ids,
+        state: State,
         stage: Stage,
     ) -> None:
         self._stage = stage
         self._news = False
-        super().__init__(store, role, settings, clock=clock, ids=ids, on_worn_out=_nothing)
+        # Threads that do not end keep their driver, not others; nothing lasts long enough to be replaced.
+        requests = Requests(_nothing, _nothing, _nothing)
+        super().__init__(
+            store, role, settings, clock=clock, ids=ids, state=state, requests=requests
+        )
 
     async def run_ready(self, proceed: Callable[[], bool]) -> None:
         """All that is due now, and all that comes of it. `proceed` is asked after every step."""
@@ -213,8 +222,11 @@ class Driver:
             self._settings,
             clock=self._clock,
             ids=self._ids,
+            state=(state := State()),
             stage=Stage(threads, self._start, self._fail),
         )
+        await start_up(self._registry.hooks, state)
+        JOB_LINES.start()
         await life.open()
         try:
             await life.run_ready(self._proceed)
@@ -223,6 +235,8 @@ class Driver:
         finally:
             self._life = self._loop = None
             await life.close()
+            JOB_LINES.stop()
+            await shut_down(self._registry.hooks, state)
 
     async def _leap(self, plan: Plan) -> bool:
         """Move the clock to what is due next, or to the end. False if it is there already."""
@@ -282,5 +296,5 @@ def _ends_the_run(error: BaseException, *, reraise: bool) -> bool:
     return not isinstance(error, Exception | SystemExit | GeneratorExit)
 
 
-def _nothing() -> None:
-    """Threads that do not end keep their driver, not others."""
+def _nothing(*_: object) -> None:
+    """Nobody is asked for anything."""

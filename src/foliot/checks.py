@@ -10,9 +10,12 @@ from foliot.errors import LONGEST_WAIT, InvalidValue
 from foliot.model.job import KeyMode
 from foliot.model.retry import Exponential, Fixed, StoredRetry
 from foliot.setting import NAME
+from foliot.units import read_size
 
 _MOST_NAMES: Final = 32
 _MONTHS: Final = 366 * 86_400.0
+_LEAST_MEMORY: Final = 1 << 24
+_MOST_MEMORY: Final = 1 << 50
 
 
 def check_name(field: str, value: object, *, example: str) -> str:
@@ -141,3 +144,50 @@ def check_flag(field: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise InvalidValue(field, value, "is not True or False", example=f"{field}=True")
     return value
+
+
+def check_soft_timeout(timeout: object, value: object) -> float | None:
+    """It comes before the timeout, if there is one."""
+    if value is None:
+        return None
+    example = "soft_timeout=25, timeout=30"
+    soft = _seconds("soft_timeout", value, least=0.01, example=example, most=_MONTHS)
+    if timeout is not None and soft >= (hard := check_timeout(timeout)):
+        raise InvalidValue(
+            "soft_timeout", value, f"is not below timeout, {hard:g}", example=example
+        )
+    return soft
+
+
+def check_executor(executor: object) -> bool:
+    if executor not in ("auto", "process"):
+        raise InvalidValue(
+            "executor", executor, "is neither auto nor process", example='executor="process"'
+        )
+    return executor == "process"
+
+
+def check_memory(memory: int | str | None, executor: str) -> int | None:
+    if memory is None:
+        return None
+    example = 'executor="process", memory="256MiB"'
+    if executor != "process":
+        raise InvalidValue("memory", memory, "needs a process of its own", example=example)
+    try:
+        size = read_size(memory)
+    except ValueError as error:
+        raise InvalidValue("memory", memory, str(error), example=example) from None
+    if not _LEAST_MEMORY <= size <= _MOST_MEMORY:
+        raise InvalidValue("memory", memory, "is not between 16MiB and 1PiB", example=example)
+    return size
+
+
+def check_errors(given: object) -> tuple[type[BaseException], ...]:
+    errors = (given,) if isinstance(given, type) else given
+    if isinstance(errors, Iterable):
+        found = tuple(errors)
+        if all(isinstance(error, type) and issubclass(error, BaseException) for error in found):
+            return found
+    raise InvalidValue(
+        "no_retry", given, "holds something that is no exception", example="no_retry=(ValueError,)"
+    )

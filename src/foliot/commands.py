@@ -17,6 +17,8 @@ from foliot.explain import explain as explain_facts
 from foliot.ids import Ids, JobId, is_job_id, mark_of, partition_of
 from foliot.model.definition import JobDefinition, StoredDefinition
 from foliot.model.job import Job, JobState, NewJob
+from foliot.model.note import LogLine
+from foliot.model.session import Session
 from foliot.options import NO_CHOICES, Options, check_options, fill, template_of
 from foliot.schema import check_fit, read_payload, stored_definition
 from foliot.store.guest import GuestStore
@@ -145,6 +147,28 @@ async def get(store: Store, id: str) -> Job:
     if job is None:
         raise UnknownJob(id)
     return job
+
+
+async def logs(store: Store, id: str) -> list[LogLine]:
+    """What a job has logged, in all its attempts, first first."""
+    return await store.logs.all(check_id(id))
+
+
+async def workers(store: Store, *, lost: bool = False) -> list[Session]:
+    """The worker processes that live, and, if asked for, those that were lost and not yet forgotten."""
+    return [session for session in await store.sessions.all() if lost or session.live]
+
+
+async def drain(store: Store, names: Sequence[str] = ()) -> list[Session]:
+    """Ask workers to finish what they run and end: those named by the beginning of their id, by host or by host:pid;
+    without names, all. Returns them. They notice it with their next beat, and nobody starts them again."""
+    live = [session for session in await workers(store) if session.concurrency]
+    chosen = [session for session in live if not names or any(session.is_called(n) for n in names)]
+    for name in names:
+        if not any(session.is_called(name) for session in live):
+            raise InvalidValue("worker", name, "is no live worker", hint="see: foliot workers list")
+    found = await store.sessions.drain([session.id for session in chosen])
+    return [session for session in chosen if session.id in set(found)]
 
 
 def check_id(id: str) -> JobId:

@@ -81,8 +81,14 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
     processes: Annotated[int, Whole("worker processes", "2", 1, 1024)] = 1
     concurrency: Annotated[int, Whole("jobs running at once in a process", "50", 1, 100_000)] = 100
     threads: Annotated[int, Whole("threads for sync handlers in a process", "32", 1, 10_000)] = 32
+    children: Annotated[
+        int, Whole('child processes for jobs with executor="process"', "4", 1, 1024)
+    ] = 2
     queues: Annotated[
         tuple[str, ...], Names("queues to work for; none named means all", "mail,reports")
+    ] = ()
+    capabilities: Annotated[
+        tuple[str, ...], Names("what this worker can do that not all can", "gpu,region:eu")
     ] = ()
     lease: Annotated[
         float, Duration("silence after which a process is taken for dead", "15s", 2, DAY)
@@ -94,6 +100,19 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
     grace: Annotated[
         float, Duration("time running jobs get to finish when asked to stop", "25s", 0, DAY)
     ] = 25.0
+    cancel_grace: Annotated[
+        float, Duration("time a cancelled job gets to end before it is killed", "5s", 0, DAY)
+    ] = 5.0
+    recycle_jobs: Annotated[
+        int, Whole("jobs after which a process is replaced; 0: never", "100000", 0, 1_000_000_000)
+    ] = 0
+    recycle_age: Annotated[
+        float | None,
+        Duration("age at which a process is replaced", "12h", 1, 366 * DAY, endless=True),
+    ] = None
+    recycle_memory: Annotated[
+        int, Size("memory at which a process is replaced; 0: never", "1GiB", 0, 1 << 50)
+    ] = 0
     in_flight: Annotated[int, Whole("round trips to the store at once", "3", 1, 32)] = 3
     scheduler: Annotated[bool, Flag("do the scheduler's duties as well", "true")] = True
     transactions: Annotated[
@@ -136,6 +155,10 @@ class LimitSettings(Struct, frozen=True, kw_only=True):
     payload: Annotated[int, Size("largest payload of a job", "256KiB", KIB, 64 * MIB)] = 256 * KIB
     result: Annotated[int, Size("largest result of a job", "256KiB", KIB, 64 * MIB)] = 256 * KIB
     batch: Annotated[int, Whole("most jobs in one submit_many", "10000", 1, 1_000_000)] = 100_000
+    log_lines: Annotated[
+        int, Whole("most log lines kept of an attempt; 0: none", "1000", 0, 1_000_000)
+    ] = 1000
+    log_line: Annotated[int, Size("longest log line kept of a job", "8KiB", 16, MIB)] = 8 * KIB
 
 
 class LogSettings(Struct, frozen=True, kw_only=True):
@@ -143,6 +166,14 @@ class LogSettings(Struct, frozen=True, kw_only=True):
 
     level: Annotated[
         str, Choice("least level that is logged", "info", ("debug", "info", "warning", "error"))
+    ] = "info"
+    jobs: Annotated[
+        str,
+        Choice(
+            "least level that is kept as a job's log lines",
+            "info",
+            ("debug", "info", "warning", "error", "none"),
+        ),
     ] = "info"
 
 

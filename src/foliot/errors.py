@@ -19,6 +19,7 @@ FoliotError
 ├── SessionLost                      this process's lease ran out: its jobs belong to others
 ├── NeverIdle                        jobs that are run by hand keep coming back
 ├── TransactionTooLong (TimeoutError) a job's transaction was rolled back: it took longer than it may
+├── SoftTimeout                      raised in a handler at its soft timeout: come to an end
 ├── Retry                            raised by a handler: run me again later
 └── Cancel                           raised by a handler: end me as cancelled
 """
@@ -241,6 +242,13 @@ class TransactionTooLong(FoliotError, TimeoutError):
             f"the job's transaction took longer than {limit:g} s and was rolled back",
             hint=f"do what is slow before it begins; its limit is {setting}",
         )
+
+
+class SoftTimeout(FoliotError):
+    """Raised in a job's function when its soft timeout is over: there is still time to put things in order."""
+
+    def __init__(self, message: str = "the soft timeout is over") -> None:
+        super().__init__(message)
 
 
 class Retry(FoliotError):

@@ -9,7 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from contextlib import suppress
+
+try:
+    import uvloop
+except ImportError:  # there is none for Windows
+    uvloop = None  # type: ignore[assignment]
 
 from foliot.clock import Clock
 from foliot.errors import StoreUnavailable
@@ -62,3 +68,8 @@ class Loop(ABC):
             )
         self._failures = 0
         return pause
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """For programs of our own; None: asyncio's own loop."""
+    return None if uvloop is None else uvloop.new_event_loop

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import timedelta
 from types import FunctionType
 from typing import Any, get_type_hints
@@ -13,10 +13,14 @@ from typing import Any, get_type_hints
 import msgspec
 
 from foliot.checks import (
+    check_errors,
+    check_executor,
     check_expires_in,
     check_flag,
+    check_memory,
     check_name,
     check_requires,
+    check_soft_timeout,
     check_tags,
     check_timeout,
     check_whole,
@@ -31,11 +35,21 @@ _encode = msgspec.json.Encoder().encode
 _PLAIN = (str, int, float, bool, bytes, type(None), tuple, frozenset)
 
 
+class Hooks:
+    """Functions of the user around the jobs, in the order they were given."""
+
+    def __init__(self) -> None:
+        self.startup: list[Callable[..., Any]] = []
+        self.shutdown: list[Callable[..., Any]] = []
+        self.middleware: list[Callable[..., Any]] = []
+
+
 class Registry:
     """Definitions by kind. Two functions cannot share one."""
 
     def __init__(self) -> None:
         self._definitions: dict[str, JobDefinition] = {}
+        self.hooks = Hooks()
 
     def add(self, definition: JobDefinition) -> None:
         known = self._definitions.get(definition.kind)
@@ -77,11 +91,15 @@ def define(
     priority: int = 2,
     max_attempts: int = 5,
     timeout: float | timedelta | None = None,
+    soft_timeout: float | timedelta | None = None,
     retry: RetryPolicy | None = None,
     namespace: str = "default",
     expires: float | timedelta | None = None,
     tags: Collection[str] = (),
     requires: Collection[str] = (),
+    no_retry: type[BaseException] | Iterable[type[BaseException]] = (),
+    executor: str = "auto",
+    memory: int | str | None = None,
     version: int = 1,
     ignore_result: bool = False,
 ) -> JobDefinition:
@@ -95,7 +113,7 @@ def define(
     check_name("namespace", namespace, example='namespace="shop"')
     check_whole("version", version, 1, 1_000_000, example="version=2")
     check_flag("ignore_result", ignore_result)
-    if retry is not None and not isinstance(retry, Exponential | Fixed):
+    if retry is not None and not isinstance(retry, Exponential | Fixed) and not callable(retry):
         raise InvalidValue(
             "retry", retry, "is not a retry policy", example="retry=Exponential(first=1)"
         )
@@ -124,14 +142,30 @@ def define(
         priority=int(priority),
         max_attempts=max_attempts,
         timeout=None if timeout is None else check_timeout(timeout),
+        soft_timeout=check_soft_timeout(timeout, soft_timeout),
         retry=retry or Exponential(),
         namespace=namespace,
         expires=None if expires is None else check_expires_in(expires),
         tags=check_tags(tags),
         requires=check_requires(requires),
+        no_retry=check_errors(no_retry),
+        isolated=check_executor(executor),
+        memory=check_memory(memory, executor),
         version=version,
         ignore_result=ignore_result,
     )
+
+
+def check_hook(name: str, function: Callable[..., Any], *, most: int, least: int = 0) -> None:
+    """A function that can be called with so many arguments, no fewer and no more."""
+    example = "async def timing(job, call_next)" if most == 2 else "async def open_pool(state)"
+    if not callable(function):
+        raise InvalidValue(name, function, "is not a function", example=example)
+    parameters = inspect.signature(function).parameters.values()
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    needed = [p for p in parameters if p.default is p.empty and p.kind is not p.VAR_POSITIONAL]
+    if len(needed) > most or len(positional) < least:
+        raise InvalidValue(name, place_of(function), "takes other arguments", example=example)
 
 
 def _check_function(function: object) -> None:
@@ -164,12 +198,12 @@ def bind(definition: JobDefinition, args: tuple[Any, ...], kwargs: dict[str, Any
     return payload
 
 
-def call(definition: JobDefinition, payload: bytes) -> Any:
-    """Call the function with a payload's arguments."""
-    arguments = definition.decode(payload)
+def caller(definition: JobDefinition) -> Callable[[msgspec.Struct], Any]:
+    """What calls the function with the arguments in a struct."""
+    function, astuple = definition.function, msgspec.structs.astuple
     if definition.keyword_only:
-        return _call_by_name(definition.function, arguments)
-    return definition.function(*msgspec.structs.astuple(arguments))
+        return lambda arguments: _call_by_name(function, arguments)
+    return lambda arguments: function(*astuple(arguments))
 
 
 def _call_by_name(function: Callable[..., Any], arguments: msgspec.Struct) -> Any:

@@ -51,7 +51,7 @@ def stored_definition(definition: JobDefinition) -> StoredDefinition:
         RuntimeError,
     ):  # a type that JSON Schema has no word for
         schema = b"{}"
-    told = b"%d " % definition.version + schema
+    told = _encode([definition.version, sorted(definition.upgrades)]) + schema
     return StoredDefinition(
         kind=definition.kind,
         queue=definition.queue,

@@ -13,23 +13,21 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-
-try:
-    import uvloop
-except ImportError:  # there is none for Windows
-    uvloop = None  # type: ignore[assignment]
 
 from foliot.clock import Clock
 from foliot.config import Settings
 from foliot.ids import Ids
-from foliot.process import Process, Role
+from foliot.life import Role
+from foliot.loop import loop_factory
+from foliot.process import Leaving, Process
 
 log = logging.getLogger("foliot.process")
 _AT_ONCE = 130
-LIVING = b"1"  # what a process tells its supervisor when it has opened its first session
+LIVING = b"1"  # what a process tells its supervisor when it has opened a session
+LEAVING = {Leaving.RECYCLED: b"r", Leaving.DRAINED: b"d"}  # and when it is going to stop by itself
 
 
 def serve(
@@ -60,10 +58,6 @@ async def embed(role: Role, settings: Settings, *, clock: Clock, ids: Ids) -> As
         await running
 
 
-def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    return None if uvloop is None else uvloop.new_event_loop
-
-
 def leave_threads_behind() -> None:
     """Exit although threads still run: their jobs have been given back."""
     sys.stdout.flush()
@@ -80,7 +74,8 @@ async def _serve(
         settings,
         clock=clock,
         ids=ids,
-        on_live=None if parent is None else partial(_tell, parent),
+        on_live=None if parent is None else partial(_tell, parent, LIVING),
+        on_leave=None if parent is None else partial(_tell_leaving, parent),
         supervised=parent is not None,
     )
     told = False
@@ -124,10 +119,14 @@ async def _outlive(parent: socket.socket, process: Process) -> None:
     process.stop()
 
 
-def _tell(parent: socket.socket) -> None:
-    """From now on, an exit is not the fault of a wrong app or setting."""
+def _tell_leaving(parent: socket.socket, leaving: Leaving) -> None:
+    _tell(parent, LEAVING[leaving])
+
+
+def _tell(parent: socket.socket, what: bytes) -> None:
+    """Of LIVING: from now on, an exit is not the fault of a wrong app or setting."""
     with suppress(OSError):
-        parent.send(LIVING)
+        parent.send(what)
 
 
 async def _cancel_rest() -> bool:

@@ -79,7 +79,8 @@ def test_a_suspect_in_its_child_process_can_be_cancelled(fleet: Fleet) -> None:
     alone = fleet.wait_for("start", job=handle.id, count=2).pid
     handle.cancel()
     eventually(lambda: handle.status() is JobState.CANCELLED)
-    eventually(lambda: not alive(alone))
+    assert fleet.attempts(handle.id)[-1].outcome == "cancelled", "told, it ended by itself"
+    assert alive(alone), "its child is there for the next"
     fleet.check()
 
 

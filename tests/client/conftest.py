@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from foliot import Foliot
-from foliot.process import Process, Role
+from foliot.life import Role
+from foliot.process import Process
 
 
 @pytest.fixture

@@ -185,7 +185,7 @@ class Lab:
         began = self.begin()
         if session not in self._hearts:
             self._hearts[session] = self.store.sessions.heart(session, lease=lease)
-        extended = self._hearts[session].extend(executing)
+        extended = self._hearts[session].extend(executing) is not None
         self.record(Extend(self.moment(*began), session, lease, extended))
         return extended
 

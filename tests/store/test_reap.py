@@ -112,16 +112,25 @@ async def test_a_job_is_dead_when_too_many_sessions_were_lost_with_it(world: Wor
     assert await world.count() == {JobState.DEAD: 1}
 
 
-async def test_a_job_that_had_not_started_never_dies_of_lost_sessions(world: World) -> None:
+async def test_every_third_session_that_is_lost_with_a_job_that_had_not_started_counts(
+    world: World,
+) -> None:
+    """It may have started after the last beat, each time, and be what kills them: then it must come to an end."""
     id = await world.submit(max_attempts=1)
-    for _ in range(5):
+    for number in range(1, 10):
         session = await world.open_session()
         await world.claim(session)
         world.clock.advance(1)
         world.beat(session)
         world.expire()
-        assert await world.reap(session, loss_limit=1) == Reaped(returned=1)
-    assert (await world.get(id)).fence == 5
+        counted = number % 3 == 0
+        expected = Reaped(lost=1) if counted else Reaped(returned=1)
+        assert await world.reap(session, loss_limit=3) == (
+            Reaped(dead=1) if number == 9 else expected
+        )
+        assert (await world.get(id)).losses == number // 3
+    seen = await world.get(id)
+    assert (seen.state, seen.reason, seen.fence) == (JobState.DEAD, "worker_lost", 9)
 
 
 async def test_past_its_deadline_a_job_is_taken_from_a_session_that_lives(world: World) -> None:

@@ -100,7 +100,7 @@ async def test_a_heart_beats_from_a_thread_of_its_own(world: World) -> None:
 
     def beat(heart: Heart) -> list[bool]:
         try:
-            return [heart.extend([]) for _ in range(5)]
+            return [heart.extend([]) is not None for _ in range(5)]
         finally:
             heart.close()
             heart.close()  # twice is harmless

@@ -17,6 +17,7 @@ FILES = [
     "search.sql",
     "audit.sql",
     "sessions.sql",
+    "logs.sql",
     "upkeep.sql",
     "overview.sql",
     "guest.sql",

@@ -29,6 +29,7 @@ from foliot.store.port import Store
 T = TypeVar("T")
 
 TESTS = Path(__file__).parent.parent
+SOURCE = TESTS.parent / "src"  # of this copy, wherever another one may be installed
 PATIENCE = 40.0
 QUICKLY = {  # recovery in seconds, not in tens of them
     "worker.lease": "2s",
@@ -148,7 +149,7 @@ class Fleet:
         environment = {
             **{name: text for name, text in os.environ.items() if not name.startswith("FOLIOT_")},
             **{f"FOLIOT_{key.upper().replace('.', '_')}": text for key, text in chosen.items()},
-            "PYTHONPATH": str(TESTS),
+            "PYTHONPATH": os.pathsep.join([str(TESTS), str(SOURCE)]),
             LOG_VARIABLE: str(self._log),
         }
         command = [sys.executable, "-m", "foliot", "worker", app, *flags]

@@ -13,7 +13,13 @@ from foliot.store.sql import JOB_FILES, Statement, load_statements
 Mode = Literal["generic", "custom"]
 HOT = ("jobs", "history", "dead", "attempts")
 STATEMENTS: Mapping[str, Statement] = load_statements(
-    "foliot.store.postgres", *JOB_FILES, "dead.sql", "search.sql", "sessions.sql", "upkeep.sql"
+    "foliot.store.postgres",
+    *JOB_FILES,
+    "dead.sql",
+    "search.sql",
+    "sessions.sql",
+    "logs.sql",
+    "upkeep.sql",
 )
 
 

@@ -258,7 +258,7 @@ class World:
     def beat(self, session: SessionId, *executing: JobId, lease: float = LEASE) -> bool:
         heart = self.store.sessions.heart(session, lease=lease)
         try:
-            return heart.extend(executing)
+            return heart.extend(executing) is not None
         finally:
             heart.close()
 

@@ -13,6 +13,8 @@ from foliot.ids import Ids
 from foliot.model.job import ClaimedJob, Outcome
 from foliot.registry import Registry, define
 from foliot.testing.clock import ManualClock
+from foliot.worker.context import Place, State
+from foliot.worker.notes import Notes
 from foliot.worker.slots import Slots
 
 
@@ -26,10 +28,13 @@ class Bench:
         registry = Registry()
         for function in functions:
             registry.add(define(function))
+        settings = Settings(worker=WorkerSettings(**worker))
+        self.notes = Notes(settings, clock, wake=lambda: None)
+        self.place = Place(self.ids.session(), clock, self.notes, {}, State())
         self.slots = Slots(
             registry,
-            Settings(worker=WorkerSettings(**worker)),
-            clock=clock,
+            settings,
+            self.place,
             ids=self.ids,
             target=None,
             trusted=lambda: True,

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from foliot.clock import SystemClock
+from foliot.config import Settings
 from foliot.errors import InvalidValue
+from foliot.ids import Ids
 from foliot.target import importing, load_app
 from foliot.worker.executors.process import ChildProcess, describe_exit
 from foliot.worker.run import Elsewhere
@@ -34,6 +37,12 @@ def script(folder: Path, last: str) -> str:
     return str(path)
 
 
+def make_child(target: str) -> ChildProcess:
+    clock = SystemClock()
+    session = Ids(clock=clock).session()
+    return ChildProcess(target, Settings(), session, clock=clock, hear=lambda _: None)
+
+
 def test_a_script_that_starts_a_worker_when_it_is_loaded_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidValue, match="__main__"):
         load_app(script(tmp_path, "app.run_worker()"))
@@ -44,23 +53,25 @@ def test_a_script_that_starts_a_worker_when_it_is_loaded_is_refused(tmp_path: Pa
     ("last", "words"),
     [("app.run_worker()", "run_worker"), ("raise SystemExit(3)", "SystemExit"), ("1 / 0", "Zero")],
 )
-async def test_an_app_that_cannot_be_loaded_fails_the_job_and_not_the_child(
-    tmp_path: Path, make_bench: MakeBench, last: str, words: str
+async def test_an_app_that_cannot_be_loaded_fails_the_job_and_says_why(
+    tmp_path: Path, last: str, words: str
 ) -> None:
-    child = ChildProcess(script(tmp_path, last))
+    child = make_child(script(tmp_path, last))
     try:
         for _ in range(2):
             with pytest.raises(Elsewhere, match=words) as caught:
-                await child.run(make_bench().job("work"))
+                await child.start()
             assert "could not be loaded" in caught.value.error
     finally:
         await child.close()
 
 
 async def test_an_app_that_can_be_loaded_runs(tmp_path: Path, make_bench: MakeBench) -> None:
-    child = ChildProcess(script(tmp_path, ""))
+    child = make_child(script(tmp_path, ""))
     try:
-        assert bytes(await child.run(make_bench().job("work"))) == b"7"
+        await child.start()
+        outcome = await child.run(make_bench().job("work"), "default")
+        assert outcome.result == b"7"
     finally:
         await child.close()
 

@@ -11,8 +11,9 @@ import pytest
 
 from foliot import Fixed, Foliot
 from foliot.config import SchedulerSettings, Settings, StoreSettings, WorkerSettings
+from foliot.life import Role
 from foliot.model.job import End
-from foliot.process import Process, Role
+from foliot.process import Process
 from foliot.scheduler.kinds import Kinds
 from foliot.scheduler.partitions import Partitions
 from foliot.scheduler.reap import Reap
@@ -73,7 +74,7 @@ async def test_work_that_breaks_while_the_process_stops_does_not_keep_it(
         await stopping.wait()
         raise RuntimeError("the pump broke")
 
-    async def stop(_: Worker, grace: float) -> None:
+    async def stop(_: Worker, grace: float, hurry: asyncio.Event) -> None:
         stopping.set()
         await asyncio.Event().wait()
 

@@ -49,11 +49,11 @@ async def test_a_timeout_that_makes_room_for_a_new_timeout_keeps_the_alarm(
     waiting = bench.job("hang", timeout=3)
     bench.slots._backlog.append(waiting)
     bench.slots._waits_since[waiting.id] = 0.0
-    bench.slots._timeouts.ring()
+    bench.slots.attempts._timeouts.ring()
     assert [outcome.reason for outcome in bench.done] == ["timed_out"]
     assert waiting.id in bench.slots.executing
     clock.advance(3)
-    bench.slots._timeouts.ring()
+    bench.slots.attempts._timeouts.ring()
     assert [outcome.reason for outcome in bench.done] == ["timed_out"] * 3
 
 
@@ -65,7 +65,7 @@ async def test_an_alarm_that_fails_is_set_again(
 
     bench = make_bench(sleep)
     bench.add(bench.job("sleep", timeout=1), bench.job("sleep", timeout=2))
-    timeouts = bench.slots._timeouts
+    timeouts = bench.slots.attempts._timeouts
 
     def fail(*_: object) -> None:
         raise RuntimeError("broken")
@@ -75,7 +75,7 @@ async def test_an_alarm_that_fails_is_set_again(
     with pytest.raises(RuntimeError):
         timeouts.ring()
     assert timeouts._alarm is not None
-    bench.slots.interrupt_all()
+    bench.slots.attempts.interrupt_all()
 
 
 @pytest.mark.parametrize("is_async", [True, False])
@@ -85,7 +85,7 @@ async def test_an_exception_that_cannot_be_described_ends_the_attempt(
     def broken(*_: object, **__: object) -> None:
         raise TypeError("cannot be described")
 
-    monkeypatch.setattr("foliot.worker.slots.failure", broken)
+    monkeypatch.setattr("foliot.worker.attempts.failure", broken)
 
     async def fail() -> None:
         raise ValueError
@@ -127,7 +127,7 @@ async def test_what_is_left_behind_occupies_its_slot_until_it_ends(
     bench.add(bench.job("hang", timeout=1), bench.job("hang", timeout=1))
     assert not bench.slots.worn_out
     clock.advance(1)
-    bench.slots._timeouts.ring()
+    bench.slots.attempts._timeouts.ring()
     assert len(bench.done) == 2
     assert (bench.slots.stuck_threads, bench.slots.room(0)) == (2, 0)
     assert bench.slots.worn_out
@@ -182,7 +182,7 @@ async def test_a_task_that_ignores_its_cancellation_is_left_behind(
     assert bench.done == []
     clock.advance(6)
     bench.slots.tend()
-    assert [(outcome.end, outcome.reason) for outcome in bench.done] == [(End.CANCEL, "requested")]
+    assert [(outcome.end, outcome.reason) for outcome in bench.done] == [(End.RETRY, "abandoned")]
     assert not bench.slots.executing
     assert bench.slots.room(0) == 0
     end.set()

@@ -10,8 +10,8 @@ from psycopg.pq.abc import PGresult
 
 from foliot.bench.jobs import QUEUE
 from foliot.clock import SystemClock
+from foliot.loop import loop_factory
 from foliot.model.lane import lane_of
-from foliot.serve import loop_factory
 from foliot.store.sql import JOB_FILES, Statement, load_statements
 
 SQL: Final = load_statements("foliot.store.postgres", *JOB_FILES)

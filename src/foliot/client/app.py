@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from types import ModuleType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from foliot.by_hand import LIMIT
 from foliot.client.connections.lending import Lending
@@ -22,15 +22,17 @@ from foliot.commands import check_id
 from foliot.config import Settings, load
 from foliot.errors import FoliotError, InvalidValue
 from foliot.ids import Ids, JobId
+from foliot.life import Role
 from foliot.model.definition import JobDefinition
 from foliot.model.job import Job, NewJob
 from foliot.model.search import Count
 from foliot.options import fill
-from foliot.process import Role
-from foliot.registry import Registry
+from foliot.registry import Registry, check_hook
 from foliot.search import count_jobs, list_jobs
 from foliot.serve import embed, serve
 from foliot.target import importing, place_of_app, running_script
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Foliot(Definer):
@@ -91,6 +93,26 @@ class Foliot(Definer):
     def autodiscover(self, package: str, *, module: str = "jobs") -> None:
         """Take in the jobs of all modules of this name in a package and the packages within it, when needed."""
         self._includes.discover(package, module)
+
+    def on_startup(self, function: F) -> F:
+        """`@app.on_startup`: call it once in each process that runs jobs, before the first. It may take the process's
+        `state` and put into it what jobs find in `current_job().state`. If it fails, the worker does not start."""
+        check_hook("on_startup", function, most=1)
+        self._registry.hooks.startup.append(function)
+        return function
+
+    def on_shutdown(self, function: F) -> F:
+        """`@app.on_shutdown`: call it after the last job, the last given first."""
+        check_hook("on_shutdown", function, most=1)
+        self._registry.hooks.shutdown.append(function)
+        return function
+
+    def middleware(self, function: F) -> F:
+        """`@app.middleware`: call it around every job, as `function(job, call_next)`, the first given outermost. An
+        `async def` is called around async jobs, any other around sync ones."""
+        check_hook("middleware", function, most=2, least=2)
+        self._registry.hooks.middleware.append(function)
+        return function
 
     def submit(self, prepared: Prepared) -> Handle[Any]:
         [handle] = self.submit_many([prepared])

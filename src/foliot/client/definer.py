@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from datetime import timedelta
-from typing import Any, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, overload
 
 from foliot.client.function import JobFunction
 from foliot.model.definition import JobDefinition
@@ -24,7 +24,11 @@ class JobOptions(TypedDict, total=False):
     priority: int
     max_attempts: int
     timeout: float | timedelta | None
+    soft_timeout: float | timedelta | None
     retry: RetryPolicy | None
+    no_retry: type[BaseException] | Iterable[type[BaseException]]
+    executor: Literal["auto", "process"]
+    memory: int | str | None
     namespace: str
     expires: float | timedelta | None
     tags: Names

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack
 
 import msgspec
 
+from foliot.checks import check_whole
 from foliot.client.handle import Handle
 from foliot.errors import InvalidValue
-from foliot.model.definition import JobDefinition
+from foliot.model.definition import JobDefinition, Upgrade
 from foliot.model.job import NewJob
 from foliot.options import NO_CHOICES, Choices, Options, check_options, template_of
 from foliot.registry import bind
@@ -82,6 +84,20 @@ class JobFunction(Generic[P, C, R]):
                 hint="store the data elsewhere and submit where it is",
             )
         return Prepared(self.definition, payload, self._template, self._choices)
+
+    def upgrade(self, version: int) -> Callable[[Upgrade], Upgrade]:
+        """`@send.upgrade(1)` above a function that makes arguments of version 2 of those of version 1, both as a dict.
+        Workers call it for jobs that were submitted before."""
+        latest = self.definition.version - 1
+        if latest < 1:
+            raise InvalidValue("version", version, "needs a definition of version 2 or more")
+        check_whole("version", version, 1, latest, example=f"upgrade({latest})")
+
+        def register(function: Upgrade) -> Upgrade:
+            self.definition.upgrades[version] = function
+            return function
+
+        return register
 
     def options(self, **options: Unpack[Options]) -> JobFunction[P, C, R]:
         """The same function with other options for what is submitted through it."""

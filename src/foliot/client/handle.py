@@ -21,6 +21,7 @@ from foliot.errors import (
 from foliot.explain import Explanation
 from foliot.ids import JobId
 from foliot.model.job import Attempt, Job, JobState
+from foliot.model.note import LogLine
 
 R = TypeVar("R")
 _AGAIN: Final = 0.25  # seconds before the attempts of a dead job are asked for again, in an outage
@@ -54,6 +55,13 @@ class Handle(Generic[R]):
 
     async def aattempts(self) -> list[Attempt]:
         return await self._portal.acall(self._attempts())
+
+    def logs(self) -> list[LogLine]:
+        """What the job has logged so far, in all its attempts."""
+        return self._portal.call(self._logs())
+
+    async def alogs(self) -> list[LogLine]:
+        return await self._portal.acall(self._logs())
 
     def result(self, timeout: float | None = None) -> R:
         """Wait for the end and return what the function returned. Raises JobFailed if the job is dead,
@@ -103,6 +111,9 @@ class Handle(Generic[R]):
 
     async def _explain(self) -> Explanation:
         return await commands.explain(await self._portal.store(), self.id, now=self._clock.now())
+
+    async def _logs(self) -> list[LogLine]:
+        return await commands.logs(await self._portal.store(), self.id)
 
     async def _cancel(self) -> JobState:
         return await commands.cancel(await self._portal.store(), self.id)

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from foliot.model.job import ClaimedJob, Priority
+from foliot.model.job import Priority
 from foliot.model.retry import Exponential, RetryPolicy, StoredRetry
 
 
@@ -30,6 +30,9 @@ class Defaults(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     )
 
 
+Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
+
+
 class JobDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """`arguments` is a struct type with the function's parameters as fields: it binds, checks and encodes them."""
 
@@ -44,13 +47,18 @@ class JobDefinition(msgspec.Struct, frozen=True, kw_only=True):
     priority: int = Priority.MEDIUM
     max_attempts: int = 5
     timeout: float | None = None
+    soft_timeout: float | None = None
     retry: RetryPolicy = Exponential()
+    no_retry: tuple[type[BaseException], ...] = ()
+    isolated: bool = False  # runs in a child process
+    memory: int | None = None  # bytes, of that process and all that it starts
     namespace: str = "default"
     expires: float | None = None
     tags: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
-    version: int = 1
+    version: int = 1  # of the arguments' form
     ignore_result: bool = False
+    upgrades: dict[int, Upgrade] = msgspec.field(default_factory=dict)  # from which version
 
     @property
     def defaults(self) -> Defaults:
@@ -68,10 +76,6 @@ class JobDefinition(msgspec.Struct, frozen=True, kw_only=True):
             retry=self.retry if isinstance(self.retry, StoredRetry) else None,
         )
 
-    def wait(self, job: ClaimedJob, up_to: Callable[[float], float]) -> float:
-        """The wait before the next attempt, in seconds; `up_to` draws from zero to a bound."""
-        return self.retry.wait(max(1, job.attempt - job.losses), up_to)
-
 
 class StoredDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """What a store knows of a kind: how it is called, for those who do not have its code."""
@@ -80,7 +84,7 @@ class StoredDefinition(msgspec.Struct, frozen=True, kw_only=True):
     queue: str
     signature: str  # as it is written in Python
     schema: str  # JSON Schema of the payload
-    fingerprint: str  # of schema and version: equal where the same payloads fit
+    fingerprint: str  # of schema, version and upgrades: equal where the same payloads fit
     version: int
     options: Defaults
     updated_at: datetime | None = None

@@ -142,6 +142,10 @@ class End(StrEnum):
     HOLD = "hold"  # it cannot start here: nothing is counted
 
 
+_LAST = (End.SUCCEED, End.CANCEL, End.BURY)
+STOPPED = ("cancelled", "killed", "abandoned")  # how an attempt that was asked to end has ended
+
+
 class Outcome(msgspec.Struct, frozen=True, gc=False):
     """What a worker says of a job it holds; exactly one for each claim."""
 
@@ -155,6 +159,11 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     traceback: str | None = None
     settled: bool = False  # by the job's own transaction: the store knows already
 
+    @property
+    def final(self) -> bool:
+        """Whether no other attempt follows. One that was asked to end says how it did; the store knows the rest."""
+        return self.end in _LAST or self.reason in STOPPED
+
 
 class Attempt(msgspec.Struct, frozen=True):
     """An attempt that did not succeed."""
@@ -167,6 +176,7 @@ class Attempt(msgspec.Struct, frozen=True):
     session: SessionId | None
     started_at: datetime | None
     finished_at: datetime
+    worker: str | None = None  # host:pid of the process that ran it
 
 
 class Progress(msgspec.Struct, frozen=True, array_like=True):

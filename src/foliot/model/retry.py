@@ -44,7 +44,19 @@ class Fixed(msgspec.Struct, frozen=True, tag="fixed"):
 
 
 StoredRetry = Exponential | Fixed  # what can be written down
-RetryPolicy = StoredRetry
+
+# A function is told how often the job has failed and of what, and says how many seconds to wait; None: not again.
+RetryFunction = Callable[[int, BaseException], float | None]
+RetryPolicy = StoredRetry | RetryFunction
+
+
+def ask(policy: RetryFunction, failures: int, error: BaseException) -> float | None:
+    """What a function of the user says. Raises InvalidValue if that is no wait."""
+    seconds = policy(failures, error)
+    if seconds is None:
+        return None
+    _check("retry", seconds, 0, LONGEST_WAIT, "retry=lambda failures, error: 30 * failures")
+    return float(seconds)
 
 
 def _check(field: str, value: object, least: float, most: float, example: str) -> None:

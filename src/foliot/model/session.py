@@ -17,6 +17,8 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True):
     queues: tuple[str, ...]  # none named: all
     kinds: tuple[str, ...]
     duties: bool  # may hold partition leases
+    capabilities: tuple[str, ...] = ()
+    concurrency: int = 0  # jobs at once
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,3 +34,24 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: datetime
     live: bool
     executing: int
+    capabilities: tuple[str, ...] = ()
+    concurrency: int = 0
+    room: int = 0  # jobs that could start now
+    waiting: int = 0  # claimed, and not started
+    drain: bool = False  # it was asked to finish what it runs and end
+    note: str | None = None  # what is wrong with it
+    moved_at: datetime | None = None  # when it last started or finished a job
+    silence: float = 0.0  # seconds since its last beat
+
+    def is_called(self, name: str) -> bool:
+        """By the beginning of its id, its host, or host:pid."""
+        return self.id.startswith(name) or name in (self.host, f"{self.host}:{self.pid}")
+
+    @property
+    def health(self) -> str:
+        """One word: lost, draining, sick (its note says why) or well."""
+        if not self.live:
+            return "lost"
+        if self.note is not None:
+            return "sick"
+        return "draining" if self.drain else "well"

@@ -28,4 +28,6 @@ class Prune(Loop):
         if 0 in self._partitions.held:
             await self._store.sessions.prune()
             await self._store.upkeep.prune(keep=self._keep, limit=self._batch)
+            if self._keep is not None:
+                await self._store.logs.prune(keep=self._keep, limit=self._batch)
         return self.ids.jitter(self._every)

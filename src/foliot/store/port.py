@@ -17,6 +17,7 @@ from foliot.ids import JobId, Mark, SessionId
 from foliot.model.definition import StoredDefinition
 from foliot.model.job import Attempt, ClaimedJob, Job, JobState, NewJob, Outcome
 from foliot.model.lane import Lane
+from foliot.model.note import LogLine, NewLine, NewProgress
 from foliot.model.session import NewSession, Session
 from foliot.store.operator import Overview, Transfer
 from foliot.store.searching import Audit, Dead, Record, Search
@@ -90,6 +91,24 @@ def together(one: Wake, other: Wake) -> Wake:
         one.awaited + other.awaited,
         one.ended + other.ended,
     )
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """How a session is, with each beat."""
+
+    room: int = 0  # jobs that could start now
+    waiting: int = 0  # claimed, and not started
+    moved: bool = False  # whether a job was started or finished since the last beat
+    note: str | None = None  # what is wrong with it
+
+
+IDLE: Final = Load()
+
+
+class Extended(msgspec.Struct, frozen=True, kw_only=True):
+    """What a session is told with each beat."""
+
+    drain: bool = False
 
 
 class Queue(msgspec.Struct, frozen=True):
@@ -208,11 +227,34 @@ class Jobs(Protocol):
         ...
 
 
+class Logs(Protocol):
+    """What jobs say while they run."""
+
+    async def write(self, partition: int, lines: Sequence[NewLine]) -> None:
+        """Each under the fence of the attempt that wrote it. Repeating is harmless."""
+        ...
+
+    async def set_progress(
+        self, partition: int, session: SessionId, progress: Sequence[NewProgress]
+    ) -> None:
+        """Only of jobs that this session is running, under their fences; the others are passed over."""
+        ...
+
+    async def all(self, id: JobId) -> list[LogLine]:
+        """Of all attempts, first first. Only reads."""
+        ...
+
+    async def prune(self, *, keep: float, limit: int) -> int:
+        """Forget lines older than `keep` seconds, `limit` in each transaction. Returns how many went."""
+        ...
+
+
 class Heart(Protocol):
     """A session's own line to the store, for its own thread: nothing the worker does can hold it up."""
 
-    def extend(self, executing: Sequence[JobId]) -> bool:
-        """Push the session's expiry to a lease from now. False: it has expired, and never revives."""
+    def extend(self, executing: Sequence[JobId], load: Load = IDLE) -> Extended | None:
+        """Push the session's expiry to a lease from now, and say how it is. None: it has expired, and never
+        revives."""
         ...
 
     def close(self) -> None: ...
@@ -228,6 +270,10 @@ class Sessions(Protocol):
         ...
 
     async def all(self) -> list[Session]: ...
+
+    async def drain(self, ids: Sequence[SessionId]) -> list[SessionId]:
+        """Ask live sessions to finish what they run and end. Returns those that were found."""
+        ...
 
     async def prune(self) -> int:
         """Forget expired sessions that no running row names. Returns how many."""
@@ -294,6 +340,9 @@ class Store(Protocol):
 
     @property
     def jobs(self) -> Jobs: ...
+
+    @property
+    def logs(self) -> Logs: ...
 
     @property
     def search(self) -> Search: ...

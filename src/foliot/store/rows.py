@@ -79,6 +79,7 @@ def attempt(row: Row, time: ToTime) -> Attempt:
         session=None if row[5] is None else SessionId(row[5]),
         started_at=time(row[6]),
         finished_at=finished,
+        worker=row[8],
     )
 
 
@@ -98,6 +99,14 @@ def session(row: Row, time: ToTime, names: ToNames) -> Session:
         expires_at=expires,
         live=bool(row[10]),
         executing=row[11],
+        capabilities=names(row[12]),
+        concurrency=row[13],
+        room=row[14],
+        waiting=row[15],
+        drain=bool(row[16]),
+        note=row[17],
+        moved_at=time(row[18]),
+        silence=row[19],
     )
 
 

@@ -7,9 +7,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from foliot.client.function import JobFunction
+from foliot.clock import SystemClock
+from foliot.config import Settings
 from foliot.ids import Ids
 from foliot.model.job import ClaimedJob
-from foliot.worker.context import CURRENT, CurrentJob
+from foliot.worker.context import CURRENT, CurrentJob, Place, State
+from foliot.worker.notes import Notes
 
 
 @contextmanager
@@ -28,7 +31,10 @@ def as_job(
         timeout=None,
         linked=False,
     )
-    before = CURRENT.set(CurrentJob(job))
+    clock = SystemClock()
+    notes = Notes(Settings(), clock, wake=lambda: None)
+    place = Place(Ids().session(), clock, notes, {}, State())
+    before = CURRENT.set(CurrentJob(job, place))
     try:
         yield CURRENT.get()
     finally:

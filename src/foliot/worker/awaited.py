@@ -11,11 +11,10 @@ from typing import Final
 
 from foliot.clock import Clock
 from foliot.ids import Mark, mark_of
-from foliot.model.job import End, Outcome
+from foliot.model.job import Outcome
 
 _LASTS: Final = 30.0  # seconds; those who wait name their jobs every few
 _MOST: Final = 100_000  # marks, about ten megabytes; of more, the oldest are left to polling
-_FINAL: Final = (End.SUCCEED, End.CANCEL, End.BURY)
 
 
 class Awaited:
@@ -40,5 +39,5 @@ class Awaited:
         if self._clock.monotonic() - self._newest > _LASTS:
             self._marks.clear()
             return ()
-        marks = (mark_of(outcome.id) for outcome in outcomes if outcome.end in _FINAL)
+        marks = (mark_of(outcome.id) for outcome in outcomes if outcome.final)
         return tuple(mark for mark in marks if self._marks.pop(mark, None) is not None)

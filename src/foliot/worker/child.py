@@ -1,77 +1,264 @@
-"""The child's side of executors/process.py: import the app, then run one job after the other."""
+"""The child's side of executors/process.py: import the app, start up, then run one job after the other.
+
+The main thread runs the jobs; another one listens to the worker, so that a running job can be told something, and ends
+everything when the worker is gone.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
+import logging
 import os
 import signal
+import socket
 import sys
 import threading
 from queue import SimpleQueue
+from types import FrameType
+from typing import Any, Final
 
-import msgspec
-
-from foliot.errors import Cancel, Retry
-from foliot.model.job import ClaimedJob
-from foliot.registry import Registry, call
+from foliot.clock import SystemClock
+from foliot.errors import Cancel, SoftTimeout
+from foliot.ids import Ids
+from foliot.loop import loop_factory
+from foliot.model.job import ClaimedJob, Outcome
+from foliot.registry import Registry
 from foliot.target import load_registry
-from foliot.worker.context import CURRENT, CurrentJob
-from foliot.worker.executors.process import Call, Reply
-from foliot.worker.run import describe, reason_of
+from foliot.worker.capture import JOB_LINES
+from foliot.worker.context import CURRENT, CurrentJob, Place, State
+from foliot.worker.executors.wire import (
+    Call,
+    Done,
+    Frames,
+    FromChild,
+    Leave,
+    Ready,
+    Said,
+    Setup,
+    Stop,
+    ToChild,
+    decode_to_child,
+    frame,
+)
+from foliot.worker.hooks import shut_down, start_up
+from foliot.worker.invoke import Interruptible, Recipe, SoftCancel, recipes
+from foliot.worker.memory import limit_data
+from foliot.worker.notes import Notes
+from foliot.worker.run import MemoryExceeded, Requested, describe, failure, success, undescribed
+
+_REQUESTED: Final = "requested"
+
+
+class Line:
+    """The socket to the worker."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self._lock = threading.Lock()
+        self.messages: SimpleQueue[Setup | Call | Leave] = SimpleQueue()
+
+    def send(self, message: FromChild) -> None:
+        data = frame(message)
+        with self._lock:
+            self._socket.sendall(data)
+
+    def listen(self, on_stop: Any) -> None:
+        """Until the worker is gone. Then the job goes too, in the middle of whatever it does: it is given to others."""
+        frames = Frames()
+        try:
+            while data := self._socket.recv(1 << 16):
+                for body in frames.feed(data):
+                    message: ToChild = decode_to_child(body)
+                    if isinstance(message, Stop):
+                        on_stop(message)
+                    else:
+                        self.messages.put(message)
+        finally:
+            if os.getpgrp() == os.getpid():
+                os.killpg(0, signal.SIGKILL)
+            os._exit(1)
+
+
+class Child:
+    def __init__(
+        self, line: Line, setup: Setup, registry: Registry, runner: asyncio.Runner
+    ) -> None:
+        self._line = line
+        self._settings = setup.settings
+        self.registry = registry
+        self._runner = runner
+        self._recipes = recipes(registry)
+        self._clock = SystemClock()
+        self._ids = Ids(clock=self._clock)
+        self._queues: dict[int, str] = {}
+        self.state = State()
+        notes = ChildNotes(setup.settings, self._clock, line)
+        self._place = Place(setup.session, self._clock, notes, self._queues, self.state)
+        self._lock = threading.Lock()
+        self._current: CurrentJob | None = None
+        self._task: Interruptible | None = None
+        self._error: BaseException | None = None
+
+    def run(self, call: Call) -> Outcome:
+        job, recipe = call.job, self._recipes.get(call.job.kind)
+        if recipe is None:
+            raise LookupError(f"this process does not know the kind {job.kind}")
+        self._queues[job.lane] = call.queue
+        current = CurrentJob(job, self._place)
+        current.begin()
+        CURRENT.set(current)
+        try:
+            with self._lock:
+                self._current = current
+            try:
+                result = self._call(recipe, current, job)
+            finally:
+                with self._lock:
+                    self._current = self._error = None
+            return success(job, result, limit=self._settings.limits.result)
+        except BaseException as error:  # noqa: BLE001 - whatever it raises is how the attempt ended
+            return self._failed(job, recipe, Requested() if _is_told(current, error) else error)
+
+    def stop(self, message: Stop) -> None:
+        """Called by the listening thread: make the running job hear it, if it is still that one."""
+        with self._lock:
+            current = self._current
+            if current is None or (current.id, current.fence) != (message.id, message.fence):
+                return
+            if message.softly:
+                current.timed_out = True
+            else:
+                current.cancelled = True
+            error: BaseException = SoftTimeout() if message.softly else Cancel(_REQUESTED)
+            if self._task is not None:
+                own = SoftCancel() if message.softly else asyncio.CancelledError()
+                self._runner.get_loop().call_soon_threadsafe(self._task.throw, own)
+                return
+            self._error = error
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def on_signal(self, _number: int, _: FrameType | None) -> None:
+        """In the main thread, in the middle of whatever the job does."""
+        # Without one it was for a job that has just ended, or from outside: whoever stops all processes of a service
+        # at once means the worker, and that one knows how long its jobs may take.
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def _call(self, recipe: Recipe, current: CurrentJob, job: ClaimedJob) -> Any:
+        limited = recipe.definition.memory
+        if limited is not None:
+            limit_data(limited)
+        try:
+            if recipe.definition.is_async:
+                return self._runner.run(self._call_async(recipe, current, job))
+            return recipe.invoke(current, job)
+        except MemoryError as error:
+            if limited is None:
+                raise
+            text = f"it wanted more memory than {limited >> 20} MiB"
+            raise MemoryExceeded(text) from error
+        finally:
+            if limited is not None:
+                limit_data(None)
+
+    async def _call_async(self, recipe: Recipe, current: CurrentJob, job: ClaimedJob) -> Any:
+        CURRENT.set(current)
+        task = Interruptible(recipe.invoke(current, job))
+        with self._lock:
+            self._task = task
+        try:
+            return await task
+        finally:
+            with self._lock:
+                self._task = None
+
+    def _failed(self, job: ClaimedJob, recipe: Recipe, error: BaseException) -> Outcome:
+        loss_limit = self._settings.worker.loss_limit
+        try:
+            return failure(job, recipe.definition, error, ids=self._ids, loss_limit=loss_limit)
+        except BaseException as second:  # noqa: BLE001
+            return undescribed(job, error, second)
+
+
+class ChildNotes(Notes):
+    """What jobs say goes to the worker at once; that one writes it to the store."""
+
+    def __init__(self, settings: Any, clock: SystemClock, line: Line) -> None:
+        super().__init__(settings, clock, wake=_nothing)
+        self._line = line
+
+    def put_line(self, line: Any) -> None:
+        self._line.send(Said(line=line))
+
+    def put_progress(self, progress: Any) -> None:
+        self._line.send(Said(progress=progress))
 
 
 def main() -> None:
-    # The pipe to the parent is for replies alone: whatever the job prints goes to stderr.
-    replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    calls: SimpleQueue[bytes] = SimpleQueue()
-    # Before the app: loading it may take for ever, and the parent may be gone by then.
-    threading.Thread(target=listen, args=(calls,), daemon=True).start()
-    loaded = load(sys.argv[1])
-    while True:
-        job = msgspec.json.decode(calls.get(), type=Call).job
-        reply = loaded if isinstance(loaded, Reply) else run(loaded, job)
-        replies.write(msgspec.json.encode(reply) + b"\n")
-        replies.flush()
+    os.dup2(2, 1)  # whatever a job prints goes to the worker's log
+    line = Line(socket.socket(fileno=int(sys.argv[2])))
+    os.set_inheritable(int(sys.argv[2]), False)  # noqa: FBT003 - its name says it
+    stops: list[Any] = []
+    # Before the app: loading it may take for ever, and the worker may be gone by then.
+    listener = threading.Thread(
+        target=line.listen, args=(lambda stop: stops[-1](stop) if stops else None,), daemon=True
+    )
+    listener.start()
+    setup = line.messages.get()
+    assert isinstance(setup, Setup)
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        child = _begin(line, setup, runner)
+        if child is not None:
+            stops.append(child.stop)
+            signal.signal(signal.SIGTERM, child.on_signal)
+        _serve(line, child)
+        if child is not None:
+            runner.run(shut_down(child.registry.hooks, child.state))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
-def listen(calls: SimpleQueue[bytes]) -> None:
-    """Until the parent is gone. Then the job goes too, in the middle of whatever it does: it is given to others."""
-    for line in sys.stdin.buffer:
-        calls.put(line)
-    if os.getpgrp() == os.getpid():
-        os.killpg(0, signal.SIGKILL)
-    os._exit(1)
-
-
-def load(target: str) -> Registry | Reply:
-    """The app's jobs, or what to answer to every call: that it cannot be loaded."""
+def _begin(line: Line, setup: Setup, runner: asyncio.Runner) -> Child | None:
+    """None if the app cannot be loaded or started: then the worker is told why."""
     try:
-        return load_registry(target)
+        registry = load_registry(sys.argv[1])
+        _start_logging(setup)
+        child = Child(line, setup, registry, runner)
+        runner.run(start_up(registry.hooks, child.state))
     except BaseException as error:  # noqa: BLE001 - a script may do anything when it is loaded
         text, trace = describe(error)
-        return Reply(error=f"the app could not be loaded: {text}", traceback=trace)
+        line.send(Ready(f"the app could not be loaded: {text}", trace))
+        return None
+    JOB_LINES.start()
+    line.send(Ready())
+    return child
 
 
-def run(registry: Registry, job: ClaimedJob) -> Reply:
-    CURRENT.set(CurrentJob(job))
-    try:
-        result = call(registry.find(job.kind), job.payload)
-        if inspect.isawaitable(result):
-            result = asyncio.run(_wait(result))
-        return Reply(result=msgspec.Raw(msgspec.json.encode(result)))
-    except Cancel as error:
-        return Reply(cancel=reason_of(error))
-    except Retry as error:
-        return Reply(retry=describe(error)[0].partition(": ")[2], retry_after=error.after)
-    except BaseException as error:  # noqa: BLE001 - whatever it raises is how the attempt ended
-        text, trace = describe(error)
-        return Reply(error=text, traceback=trace)
+def _serve(line: Line, child: Child | None) -> None:
+    while isinstance(message := line.messages.get(), Call):
+        if child is not None:
+            line.send(Done(child.run(message)))
 
 
-async def _wait(result: object) -> object:
-    return await result  # type: ignore[misc]
+def _start_logging(setup: Setup) -> None:
+    """As in the worker, unless the app has set up its own."""
+    logging.basicConfig(
+        level=setup.settings.log.level.upper(),
+        stream=sys.stderr,
+        format="%(asctime)s %(levelname)-7s %(name)s %(message)s",
+    )
+
+
+def _is_told(current: CurrentJob, error: BaseException) -> bool:
+    """Whether this is what the function was told, come back."""
+    ours = isinstance(error, Cancel) and error.reason == _REQUESTED
+    return current.cancelled and (ours or isinstance(error, asyncio.CancelledError))
+
+
+def _nothing() -> None:
+    """There is nobody to wake."""
 
 
 if __name__ == "__main__":

@@ -1,23 +1,56 @@
-"""What a job's function may know of its job."""
+"""What a job's function may know of its job, and say about it."""
 
 from __future__ import annotations
 
+import logging
 from contextvars import ContextVar
-from typing import Final
+from datetime import UTC, datetime
+from typing import Any, Final
 
-from foliot.errors import FoliotError
-from foliot.ids import JobId
+import msgspec
+
+from foliot.clock import Clock
+from foliot.errors import FoliotError, InvalidValue
+from foliot.ids import JobId, SessionId, milliseconds_of
 from foliot.model.job import ClaimedJob
+from foliot.worker.notes import Notes
+
+_LEVELS: Final = ("debug", "info", "warning", "error", "critical")
+
+
+class State:
+    """Whatever start-up functions put into it: one for each process that runs jobs."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"no start-up function has set state.{name}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where jobs run: the same for all jobs of a process."""
+
+    session: SessionId
+    clock: Clock
+    notes: Notes
+    queues: dict[int, str]  # of lanes, by their numbers
+    state: State
 
 
 class CurrentJob:
-    """The job that is running here. `cancelled` turns true when somebody asked for its end."""
+    """The job that is running here. `cancelled` turns true when somebody asked for its end, `timed_out` when its soft
+    timeout is over."""
 
-    __slots__ = ("_job", "cancelled")
+    __slots__ = ("_began", "_job", "_place", "cancelled", "lines", "timed_out")
 
-    def __init__(self, job: ClaimedJob) -> None:
+    def __init__(self, job: ClaimedJob, place: Place) -> None:
         self._job = job
+        self._place = place
+        self._began = 0.0
+        self.lines = 0  # log lines so far
         self.cancelled = False
+        self.timed_out = False
 
     @property
     def id(self) -> JobId:
@@ -28,14 +61,73 @@ class CurrentJob:
         return self._job.kind
 
     @property
+    def queue(self) -> str:
+        return self._place.queues.get(self._job.lane, "default")
+
+    @property
     def attempt(self) -> int:
         """1 for the first."""
         return self._job.attempt
 
     @property
+    def max_attempts(self) -> int:
+        return self._job.max_attempts
+
+    @property
     def fence(self) -> int:
         """Rises with every claim of this job. Give it to what you write to, and let that refuse lower ones."""
         return self._job.fence
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was submitted, to the millisecond, by the clock of whoever submitted it."""
+        return datetime.fromtimestamp(milliseconds_of(self._job.id) / 1000, UTC)
+
+    @property
+    def session(self) -> SessionId:
+        """Which life of which worker process runs it: one of `foliot workers list`."""
+        return self._place.session
+
+    @property
+    def state(self) -> Any:
+        """What the start-up functions of this process have put there: a database pool, a model."""
+        return self._place.state
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds that this attempt may take."""
+        return self._job.timeout
+
+    def remaining(self) -> float | None:
+        """Seconds until the timeout ends this attempt; None without one."""
+        if self._job.timeout is None:
+            return None
+        return max(0.0, self._began + self._job.timeout - self._place.clock.monotonic())
+
+    def progress(self, fraction: float, message: str | None = None) -> None:
+        """Say how far it is, from 0 to 1. Shown to whoever asks for the job."""
+        number = isinstance(fraction, int | float) and not isinstance(fraction, bool)
+        if not number or not 0 <= fraction <= 1:
+            raise InvalidValue(
+                "fraction", fraction, "is not between 0 and 1", example='progress(0.4, "rows")'
+            )
+        text = None if message is None else str(message)
+        self._place.notes.add_progress(self._job, float(fraction), text)
+
+    def log(self, message: object, level: str = "info") -> None:
+        """Add a line to the job's log, as `logging` inside a job does."""
+        if level not in _LEVELS:
+            raise InvalidValue("level", level, f"is not one of {', '.join(_LEVELS)}")
+        self.add_line(getattr(logging, level.upper()), "job", str(message))
+
+    def add_line(self, level: int, logger: str, message: str) -> None:
+        if level >= self._place.notes.level:
+            self.lines += 1
+            self._place.notes.add_line(self._job, self.lines, level, logger, message)
+
+    def begin(self) -> None:
+        """The timeout counts from here."""
+        self._began = self._place.clock.monotonic()
 
 
 CURRENT: Final[ContextVar[CurrentJob]] = ContextVar("foliot_current_job")

@@ -9,15 +9,20 @@ from typing import Any, Final
 
 import msgspec
 
-from foliot.errors import Cancel, Retry
+from foliot.errors import Cancel, Retry, SoftTimeout
 from foliot.ids import Ids
 from foliot.model.definition import JobDefinition
-from foliot.model.job import ClaimedJob, End, Outcome
+from foliot.model.job import STOPPED, ClaimedJob, End, Outcome
+from foliot.model.retry import Exponential, Fixed, ask
 from foliot.payload import check_json
+from foliot.schema import stored_definition
+from foliot.worker.invoke import Unfitting
 
 log = logging.getLogger("foliot.job")
 _encode = msgspec.json.Encoder().encode
 _PAUSE: Final = 1.0  # seconds, where not even the retry policy could be asked
+UNFITTING: Final = "unfitting_payload"
+_LONGEST_NOTE: Final = 1_000
 _LONGEST_ERROR: Final = 4_000
 _LONGEST_TRACEBACK: Final = 20_000
 
@@ -31,7 +36,15 @@ class TimedOut(Exception):
 
 
 class Requested(Exception):
-    """Somebody asked for the job's end."""
+    """Somebody asked for the job's end. `how` it came: cancelled, killed, or abandoned to run on unheeded."""
+
+    def __init__(self, how: str = "cancelled", error: str = "it was asked to end, and did") -> None:
+        super().__init__(error)
+        self.how = how
+
+
+class MemoryExceeded(Exception):
+    """The job's process used more memory than it may."""
 
 
 class Lost(Exception):
@@ -39,7 +52,7 @@ class Lost(Exception):
 
 
 class Elsewhere(Exception):
-    """What the job's function raised in another process, as text."""
+    """What went wrong in another process, as text."""
 
     def __init__(self, error: str, traceback: str | None) -> None:
         super().__init__(error)
@@ -74,27 +87,60 @@ def failure(
 ) -> Outcome:
     match error:
         case Requested():
-            return Outcome(job.id, job.fence, End.CANCEL, reason="requested")
+            # The store knows that the job was asked to end: no other attempt follows, whatever this says.
+            return _again(job, error.how, str(error), delay=0)
         case Cancel():
             return Outcome(job.id, job.fence, End.CANCEL, reason=reason_of(error))
+        case Unfitting():
+            note = clean(f"{stored_definition(definition).fingerprint}: {error}", _LONGEST_NOTE)
+            return Outcome(job.id, job.fence, End.HOLD, reason=UNFITTING, error=note)
         case Interrupted():
             return _again(job, "interrupted", str(error), delay=0)
-        case Lost() if job.losses + 1 >= loss_limit:
-            return Outcome(
-                job.id, job.fence, End.BURY, reason="worker_lost", error=clean(str(error))
-            )
         case Lost():
-            return _again(job, "worker_lost", str(error), delay=0)
-    reason = "timed_out" if isinstance(error, TimedOut) else "failed"
+            end = End.BURY if job.losses + 1 >= loss_limit else End.RETRY
+            return Outcome(job.id, job.fence, end, reason="worker_lost", error=clean(str(error)))
+    return _retried(job, definition, error, ids)
+
+
+def _retried(job: ClaimedJob, definition: JobDefinition, error: BaseException, ids: Ids) -> Outcome:
     text, trace = describe(error)
-    if job.last_attempt:
-        return Outcome(job.id, job.fence, End.BURY, reason=reason, error=text, traceback=trace)
-    delay = definition.wait(job, ids.up_to)
+    delay = None if job.last_attempt else wait(job, definition, error, ids=ids)
+    reason = _reason(error)
+    if delay is not None:
+        return Outcome(
+            job.id, job.fence, End.RETRY, delay=delay, reason=reason, error=text, traceback=trace
+        )
+    if not job.last_attempt and reason == "failed":
+        reason = "not_retried"
+    return Outcome(job.id, job.fence, End.BURY, reason=reason, error=text, traceback=trace)
+
+
+def wait(
+    job: ClaimedJob, definition: JobDefinition, error: BaseException, *, ids: Ids
+) -> float | None:
+    """Seconds before the next attempt; None: not again."""
     if isinstance(error, Retry) and error.after is not None:
-        delay = error.after
-    return Outcome(
-        job.id, job.fence, End.RETRY, delay=delay, reason=reason, error=text, traceback=trace
-    )
+        return error.after
+    if not isinstance(error, Retry) and isinstance(error, definition.no_retry):
+        return None
+    failures = max(1, job.attempt - job.losses)
+    policy = job.facts.extras.retry or definition.retry
+    if isinstance(policy, Exponential | Fixed):
+        return policy.wait(failures, ids.up_to)
+    try:
+        return ask(policy, failures, error)
+    except Exception as second:  # noqa: BLE001 - a wrong answer must not cost the job its next attempt
+        log.warning("the retry function of %s: %s", definition.kind, describe(second)[0])
+        return Exponential().wait(failures, ids.up_to)
+
+
+def _reason(error: BaseException) -> str:
+    match error:
+        case TimedOut() | SoftTimeout():
+            return "timed_out"
+        case MemoryExceeded():
+            return "memory_exceeded"
+    return "failed"
 
 
 def undescribed(job: ClaimedJob, error: BaseException, second: BaseException) -> Outcome:
@@ -110,7 +156,13 @@ def reason_of(error: Cancel) -> str:
 
 def report(job: ClaimedJob, outcome: Outcome) -> None:
     """A line in the worker's log for an attempt that failed."""
-    if outcome.end is End.RETRY:
+    if outcome.end is End.HOLD:
+        log.warning(
+            "job %s (%s) is held: its payload does not fit: %s", job.id, job.kind, outcome.error
+        )
+    elif outcome.reason in STOPPED:
+        log.info("job %s (%s) is %s: %s", job.id, job.kind, outcome.reason, outcome.error)
+    elif outcome.end is End.RETRY:
         log.warning(
             "job %s (%s) %s, attempt %d, again in %.1f s: %s",
             job.id,

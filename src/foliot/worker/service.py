@@ -14,13 +14,20 @@ from foliot.config import Settings
 from foliot.errors import StoreUnavailable
 from foliot.ids import Ids, JobId, SessionId
 from foliot.registry import Registry
-from foliot.store.port import Peek, Store, Wake
+from foliot.store.port import Load, Peek, Store, Wake
+from foliot.worker.capture import JOB_LINES
+from foliot.worker.context import Place, State
 from foliot.worker.cycle import Cycle
-from foliot.worker.slots import DEFAULT_STAGE, Slots, Stage
+from foliot.worker.notes import Notes, write_batch
+from foliot.worker.recycle import Recycling
+from foliot.worker.slots import Slots
+from foliot.worker.stage import DEFAULT_STAGE, Stage
 
 log = logging.getLogger("foliot.worker")
 _RECONCILE_EVERY = 60.0
 _WEAR = 5.0  # seconds that everything must be stuck: what is only a little late comes back
+_FAREWELL = 2.0  # seconds to write down what jobs said last
+_NOTES_EVERY = 0.05  # seconds at least between two batches of what jobs say
 _RECONCILE_AGAIN = 5.0  # a transaction whose reply was lost may still commit after the first look
 
 
@@ -31,6 +38,8 @@ class Host(msgspec.Struct, frozen=True):
     look: Callable[[], None]
     announce: Callable[[Wake], None]
     wear_out: Callable[[], None]  # jobs that never end have taken all there is to run jobs with
+    recycle: Callable[[str], None]  # it has run long enough, says why
+    state: State  # what the start-up functions have put there
     stage: Stage = DEFAULT_STAGE
 
 
@@ -55,6 +64,13 @@ class Worker:
         self._clock = clock
         self._host = host
         self._worn_at: float | None = None
+        self._settings = settings
+        self._notes = Notes(settings, clock, wake=self._hear_notes)
+        self._noted = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._place = Place(session, clock, self._notes, {}, host.state)
+        self._recycling = Recycling(settings, clock, ids)
+        self._moves = 0
         self._cycle = Cycle(
             store,
             session,
@@ -68,7 +84,7 @@ class Worker:
         self._slots = Slots(
             registry,
             settings,
-            clock=clock,
+            self._place,
             ids=ids,
             target=target,
             trusted=host.trusted,
@@ -79,9 +95,25 @@ class Worker:
         self._cancels = asyncio.Event()
         self._reconcile_at = clock.monotonic() + _RECONCILE_EVERY
 
+    @property
+    def concurrency(self) -> int:
+        return self._slots.concurrency
+
     def executing(self) -> list[JobId]:
         """Called by the heartbeat's thread."""
         return list(self._slots.executing)
+
+    def load(self) -> Load:
+        """How it is, for the registry. Called by the heartbeat's thread, once for each beat."""
+        attempts = self._slots.attempts
+        moves = attempts.started + attempts.finished
+        moved, self._moves = moves != self._moves, moves
+        stuck, behind = attempts.stuck_threads, len(attempts.behind)
+        note = f"{stuck} threads are stuck in jobs whose attempts have ended" if stuck else None
+        if behind > stuck:
+            note = f"{behind} jobs do not end although their attempts have"
+        room = max(0, self._slots.room(0))
+        return Load(room=room, waiting=self._slots.waiting, moved=moved, note=note)
 
     def hear(self, wake: Wake) -> None:
         self._cycle.hear(wake)
@@ -89,6 +121,8 @@ class Worker:
             self._cancels.set()
 
     def see(self, peek: Peek) -> None:
+        for _, lane in peek.ready:
+            self._place.queues[lane.number] = lane.queue
         self._cycle.see(peek)
 
     def beat(self) -> None:
@@ -98,13 +132,19 @@ class Worker:
 
     async def run(self) -> None:
         """Until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._cycle.run())
-            group.create_task(self._attend())
+        JOB_LINES.start()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._cycle.run())
+                group.create_task(self._attend())
+                group.create_task(self._write_notes())
+        finally:
+            JOB_LINES.stop()
 
     async def step(self) -> bool:
         """By hand: one trip or, where there is none to make, a wait for what runs. False: nothing does."""
         self._slots.look_at_the_clock()
+        await self._write_batch()
         if await self._cycle.step():
             return True
         if not self._slots.executing:
@@ -118,26 +158,33 @@ class Worker:
     def claim_no_more(self) -> None:
         self._cycle.stop_claiming()
 
-    async def stop(self, grace: float) -> None:
-        """Leave nothing behind: what runs gets `grace` seconds to finish."""
+    async def stop(self, grace: float, hurry: asyncio.Event | None = None) -> None:
+        """Leave nothing behind: what runs gets `grace` seconds to finish, from when `hurry` is set."""
         self._cycle.stop_claiming()
         self._slots.start_no_more()
         count = len(self._slots.executing)
         log.info("stopping: %d running jobs have %g s to finish", count, grace)
-        until = self._clock.monotonic() + grace
-        while self._slots.executing and self._clock.monotonic() < until:
+        until = None
+        while self._slots.executing:
+            now = self._clock.monotonic()
+            if until is None and (hurry is None or hurry.is_set()):
+                until = now + grace
+            if until is not None and now >= until:
+                break
             await self._clock.sleep(0.02)
         if self._slots.executing:
             log.warning(
                 "%d jobs did not finish within the grace period", len(self._slots.executing)
             )
-            self._slots.interrupt_all()
+            self._slots.attempts.interrupt_all()
             for _ in range(50):
                 if not self._slots.executing:
                     break
                 await self._clock.sleep(0.02)
-            self._slots.leave_behind()
+            self._slots.attempts.leave_behind()
         await self._cycle.flush()
+        with suppress(StoreUnavailable, TimeoutError):
+            await asyncio.wait_for(self._write_batch(), _FAREWELL)
 
     async def close(self) -> None:
         await self._slots.close()
@@ -146,13 +193,14 @@ class Worker:
         """The session is lost: what it runs belongs to others. Stop it; nothing it says counts."""
         self._cycle.stop_claiming()
         self._slots.start_no_more()
-        self._slots.interrupt_all()
+        self._slots.attempts.interrupt_all()
 
     async def _attend(self) -> None:
         """Cancels at once, reconciliation once a minute and after a claim whose reply was lost."""
+        pause = min(1.0, max(0.05, self._settings.worker.cancel_grace / 2))
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._cancels.wait(), 1.0)
+                await asyncio.wait_for(self._cancels.wait(), pause)
             try:
                 await self._attend_once()
             except StoreUnavailable as error:
@@ -164,6 +212,8 @@ class Worker:
     async def _attend_once(self) -> None:
         self._slots.tend()
         self._look_for_wear()
+        if (why := self._recycling.find(self._slots.attempts.finished)) is not None:
+            self._host.recycle(why)
         if self._cancels.is_set():
             self._cancels.clear()
             rows = await self._store.jobs.running(self._session)
@@ -174,6 +224,34 @@ class Worker:
             again = _RECONCILE_AGAIN if self._cycle.uncertain else _RECONCILE_EVERY
             self._cycle.uncertain = False
             self._reconcile_at = now + again
+
+    def _hear_notes(self) -> None:
+        """From any thread."""
+        with suppress(RuntimeError):  # the loop is closed: nobody writes any more
+            self._loop.call_soon_threadsafe(self._noted.set)
+
+    async def _write_notes(self) -> None:
+        """As soon as there is something, and then whatever has come meanwhile."""
+        pause = _NOTES_EVERY
+        while True:
+            await self._noted.wait()
+            self._noted.clear()
+            try:
+                await self._write_batch()
+                pause = _NOTES_EVERY
+            except Exception as error:  # noqa: BLE001 - what jobs say is not worth their worker
+                log.warning("what jobs said could not be written, trying again: %s", error)
+                self._noted.set()
+                pause = min(pause * 2, 5.0)
+            await self._clock.sleep(pause)
+
+    async def _write_batch(self) -> None:
+        while batch := self._notes.take():
+            try:
+                await write_batch(self._store, self._session, batch)
+            except StoreUnavailable:
+                self._notes.put_back(batch)
+                raise
 
     def _look_for_wear(self) -> None:
         now = self._clock.monotonic()

@@ -289,7 +289,10 @@ def _unfinished(common: Values, outcomes: Sequence[Outcome]) -> list[Step]:
             )
         )
     if released := [o for o in outcomes if o.end in (End.RELEASE, End.HOLD)]:
-        holds = {"holds": texts([o.reason if o.end is End.HOLD else None for o in released])}
+        holds = {
+            "holds": texts([o.reason if o.end is End.HOLD else None for o in released]),
+            "notes": texts([o.error if o.end is End.HOLD else None for o in released]),
+        }
         steps.append(Step(SQL["release_jobs"], {**common, **_references(released), **holds}))
         steps.append(Step(SQL["cancel_jobs"], {**common, **_references(released)}))
     return steps

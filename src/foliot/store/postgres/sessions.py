@@ -8,6 +8,7 @@ from math import ceil
 from typing import Any, Final
 
 import psycopg
+from msgspec.structs import asdict
 from psycopg import RawCursor
 
 from foliot.clock import Clock
@@ -16,6 +17,7 @@ from foliot.ids import JobId, SessionId
 from foliot.model.session import NewSession, Session
 from foliot.store import rows
 from foliot.store.leasing import choose_leases
+from foliot.store.port import IDLE, Extended, Load
 from foliot.store.postgres.arrays import numbers, texts, words
 from foliot.store.postgres.connection import Connections, Rows, Step, Values
 from foliot.store.sql import load_statements
@@ -38,6 +40,8 @@ class PostgresSessions:
             "queues": texts(session.queues),
             "kinds": texts(session.kinds),
             "duties": session.duties,
+            "capabilities": texts(session.capabilities),
+            "concurrency": session.concurrency,
             "lease": lease,
             "now": self._clock.now_for_store(),
         }
@@ -55,6 +59,11 @@ class PostgresSessions:
             SQL["list_sessions"], {"now": self._clock.now_for_store()}
         )
         return [rows.session(row, rows.as_is, tuple) for row in found]
+
+    async def drain(self, ids: Sequence[SessionId]) -> list[SessionId]:
+        values: Values = {"ids": words(ids), "now": self._clock.now_for_store()}
+        [found] = await self._connections.transact([Step(SQL["drain_sessions"], values)])
+        return [SessionId(row[0]) for row in found]
 
     async def prune(self) -> int:
         values: Values = {"now": self._clock.now_for_store(), "partitions": self._all}
@@ -75,7 +84,7 @@ class PostgresHeart:
         self._told: datetime | None = None  # the store's time, no later than at _told_at on ours
         self._told_at = 0.0
 
-    def extend(self, executing: Sequence[JobId]) -> bool:
+    def extend(self, executing: Sequence[JobId], load: Load = IDLE) -> Extended | None:
         statement = SQL["extend_session"]
         now = self._clock.now_for_store()
         values: dict[str, object] = {
@@ -84,6 +93,7 @@ class PostgresHeart:
             "executing": words(executing),
             "now": now,
             "beat": now or self._store_time(),
+            **asdict(load),
         }
         try:
             if self._connection is None or self._connection.closed:
@@ -94,7 +104,7 @@ class PostgresHeart:
             row = cursor.execute(statement.numbered, statement.bind(values)).fetchone()
             self._told = row[0] if row else None
             self._told_at = self._clock.monotonic()
-            return row is not None
+            return None if row is None else Extended(drain=row[1])
         except psycopg.Error as error:
             self.close()
             raise StoreUnavailable(f"PostgreSQL: {error}", unknown=True) from error

@@ -19,6 +19,7 @@ from foliot.store.postgres.definitions import PostgresDefinitions
 from foliot.store.postgres.failures import translate
 from foliot.store.postgres.jobs import PostgresJobs
 from foliot.store.postgres.listen import Listener, Notifier
+from foliot.store.postgres.logs import PostgresLogs
 from foliot.store.postgres.migrations import MIGRATIONS, read_applied, read_partitions
 from foliot.store.postgres.overview import PostgresOverview
 from foliot.store.postgres.search import PostgresSearch
@@ -45,6 +46,7 @@ class PostgresStore:
         self.dead = PostgresDead(connections, clock)
         self.audit = PostgresAudit(connections, clock)
         self.sessions = PostgresSessions(connections, clock, partitions=partitions)
+        self.logs = PostgresLogs(connections, clock, partitions=partitions)
         self.leases = PostgresLeases(connections, clock)
         self.queues = PostgresQueues(connections, clock)
         self.definitions = PostgresDefinitions(connections, clock)

@@ -115,4 +115,6 @@ def _failure(outcome: Outcome) -> tuple[object, ...]:
 
 
 def _release(outcome: Outcome) -> tuple[object, ...]:
-    return (outcome.id, outcome.fence, outcome.reason if outcome.end is End.HOLD else None)
+    if outcome.end is not End.HOLD:
+        return (outcome.id, outcome.fence, None, None)
+    return (outcome.id, outcome.fence, outcome.reason, outcome.error)

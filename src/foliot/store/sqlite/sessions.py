@@ -9,6 +9,7 @@ from sqlite3 import Connection
 from typing import Final
 
 import msgspec
+from msgspec.structs import asdict
 
 from foliot.clock import Clock
 from foliot.errors import StoreUnavailable
@@ -16,6 +17,7 @@ from foliot.ids import JobId, SessionId
 from foliot.model.session import NewSession, Session
 from foliot.store import rows
 from foliot.store.leasing import Choice, choose_leases
+from foliot.store.port import IDLE, Extended, Load
 from foliot.store.sqlite.batches import Rows, Values, execute, load_parts, to_json
 from foliot.store.sqlite.connection import Connections
 from foliot.store.sqlite.file import begin, explain, impatient, roll_back
@@ -40,6 +42,8 @@ class SqliteSessions:
             "queues": to_json(session.queues),
             "kinds": to_json(session.kinds),
             "duties": session.duties,
+            "capabilities": to_json(session.capabilities),
+            "concurrency": session.concurrency,
             "lease": lease,
         }
         await self._connections.transact(
@@ -58,6 +62,13 @@ class SqliteSessions:
             lambda c: execute(c, SQL["list_sessions"], {"now": self._now()})
         )
         return [rows.session(row, from_microseconds, _decode_names) for row in found]
+
+    async def drain(self, ids: Sequence[SessionId]) -> list[SessionId]:
+        named = to_json(list(ids))
+        found = await self._connections.transact(
+            lambda c: execute(c, SQL["drain_sessions"], {"ids": named, "now": self._now()})
+        )
+        return [SessionId(row[0]) for row in found]
 
     async def prune(self) -> int:
         find, prune = SQL["prune_sessions"]
@@ -86,9 +97,9 @@ class SqliteHeart:
         self._values: Values = {"id": session, "lease": lease}
         self._connection: Connection | None = None
 
-    def extend(self, executing: Sequence[JobId]) -> bool:
-        beat = store_now(self._clock)
-        values: Values = {**self._values, "executing": to_json(list(executing)), "beat": beat}
+    def extend(self, executing: Sequence[JobId], load: Load = IDLE) -> Extended | None:
+        named: Values = {"executing": to_json(list(executing)), "beat": store_now(self._clock)}
+        values: Values = {**self._values, **named, **asdict(load)}
         if self._connections.file.path is None:
             return self._connections.writer.ask_and_wait(lambda c: self._extend(c, values))
         try:
@@ -114,7 +125,7 @@ class SqliteHeart:
             self._connection.execute("PRAGMA wal_autocheckpoint = 0")
         return self._connection
 
-    def _extend_alone(self, connection: Connection, values: Values) -> bool:
+    def _extend_alone(self, connection: Connection, values: Values) -> Extended | None:
         begin(connection, self._connections.timeout)
         try:
             extended = self._extend(connection, values)
@@ -128,10 +139,11 @@ class SqliteHeart:
             raise explain(error, self._connections.file, unknown=True) from error
         return extended
 
-    def _extend(self, connection: Connection, values: Values) -> bool:
+    def _extend(self, connection: Connection, values: Values) -> Extended | None:
         # The time is read when nobody else can write any more: it may have taken a while.
         now: Values = {"now": store_now(self._clock)}
-        return bool(execute(connection, SQL["extend_session"], {**values, **now}))
+        found = execute(connection, SQL["extend_session"], {**values, **now})
+        return Extended(drain=bool(found[0][0])) if found else None
 
 
 class SqliteLeases:

@@ -19,6 +19,7 @@ from foliot.store.sqlite.definitions import SqliteDefinitions
 from foliot.store.sqlite.file import File, explain
 from foliot.store.sqlite.jobs import SqliteJobs
 from foliot.store.sqlite.listen import Ear, Listener
+from foliot.store.sqlite.logs import SqliteLogs
 from foliot.store.sqlite.migrations import MIGRATIONS, migrate, read_applied, read_partitions
 from foliot.store.sqlite.overview import SqliteOverview
 from foliot.store.sqlite.search import SqliteSearch
@@ -38,6 +39,7 @@ class SqliteStore:
         self.dead = SqliteDead(connections, clock)
         self.audit = SqliteAudit(connections, clock)
         self.sessions = SqliteSessions(connections, clock, partitions=partitions)
+        self.logs = SqliteLogs(connections, clock, partitions=partitions)
         self.leases = SqliteLeases(connections, clock)
         self.queues = SqliteQueues(connections, clock)
         self.definitions = SqliteDefinitions(connections, clock)

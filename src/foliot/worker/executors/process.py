@@ -1,7 +1,7 @@
-"""A child process for what might kill the process it runs in: one job at a time, made again when it dies.
+"""Child processes for jobs that need one: they can be killed, at their timeout, at their memory limit, by themselves.
 
-Parent and child speak JSON lines over pipes: a job in, how it went out. The child ends with its parent, and takes
-along whatever the job has started.
+A child runs one job at a time and is used again and again; it is made anew when it dies, and replaced when it is worn.
+It leads a process group of its own, so that what a job has started ends with it.
 """
 
 from __future__ import annotations
@@ -10,104 +10,213 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Final
 
-import msgspec
+from foliot.clock import Clock
+from foliot.config import Settings
+from foliot.ids import SessionId
+from foliot.model.job import ClaimedJob, Outcome
+from foliot.worker.executors.guardian import GUARDIAN
+from foliot.worker.executors.wire import (
+    Call,
+    Done,
+    Frames,
+    FromChild,
+    Leave,
+    Ready,
+    Said,
+    Setup,
+    Stop,
+    ToChild,
+    decode_from_child,
+    frame,
+)
+from foliot.worker.memory import resident_tree
+from foliot.worker.run import Elsewhere, Lost, MemoryExceeded
 
-from foliot.errors import Cancel, Retry
-from foliot.model.job import ClaimedJob
-from foliot.worker.run import Elsewhere, Lost
+_FAREWELL: Final = 3.0  # seconds that a child gets to end in good order
+_LOOK: Final = 0.05  # seconds between looks at the memory of a limited job
 
 
-class Call(msgspec.Struct, frozen=True):
-    """What the child is asked to run."""
-
-    job: ClaimedJob
-
-
-class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How it went: a result, unless one of the others is set."""
-
-    result: msgspec.Raw = msgspec.Raw(b"null")
-    error: str | None = None
-    traceback: str | None = None
-    cancel: str | None = None
-    retry: str | None = None  # the reason that the function gave
-    retry_after: float | None = None
-
-
-class ChildProcess:
+class ChildProcess(asyncio.Protocol):
     """`target` says where the app is: module:attribute, or the path of a script."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(
+        self,
+        target: str,
+        settings: Settings,
+        session: SessionId,
+        *,
+        clock: Clock,
+        hear: Callable[[Said], None],
+    ) -> None:
         self._target = target
+        self._settings = settings
+        self._session = session
+        self._clock = clock
+        self._hear = hear
         self._process: asyncio.subprocess.Process | None = None
+        self._transport: asyncio.Transport | None = None
+        self._frames = Frames()
+        self._reply: asyncio.Future[FromChild] | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._killed_for: BaseException | None = None
+        self._jobs = 0
+        self._worn_at = 0.0
 
-    async def run(self, job: ClaimedJob) -> Any:
-        """What the function returned, as JSON. Raises what it raised, or Lost if the child died of it."""
-        process = await self._start()
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    async def start(self) -> None:
+        """Until it can run jobs. Raises Elsewhere if the app cannot be loaded there, Lost if it dies of it."""
+        if self._process is not None:
+            if self._process.returncode is None and not self._is_worn():
+                return
+            await self.close()
         try:
-            line = await _exchange(process, msgspec.json.encode(Call(job)) + b"\n")
+            await self._start()
         except BaseException:
-            await self.close()  # timed out, cancelled, or the worker stops: it must not go on
+            await self.kill()
             raise
-        if not line:
-            code = await self.close()
-            raise Lost(f"its process died ({describe_exit(code)})")
-        return _read(msgspec.json.decode(line, type=Reply))
 
-    async def close(self) -> int:
+    async def run(self, job: ClaimedJob, queue: str, *, memory: int | None = None) -> Outcome:
+        """How it went. Raises Lost or MemoryExceeded if the child died of it. Cancelled, it kills the child."""
+        self._jobs += 1
+        watch = self._loop.create_task(self._watch_memory(memory)) if memory else None
+        try:
+            reply = await self._ask(Call(job, queue))
+        except BaseException:
+            await (
+                self.kill()
+            )  # dead, or timed out, or cancelled, or the worker stops: it must not go on
+            raise
+        finally:
+            if watch is not None:
+                watch.cancel()
+        assert isinstance(reply, Done)
+        return reply.outcome
+
+    def tell(self, job: ClaimedJob, *, softly: bool) -> None:
+        self._send(Stop(job.fence, job.id, softly))
+
+    async def kill(self) -> int:
         """Ends the child and all that it has started. Returns its exit code."""
         process, self._process = self._process, None
+        if self._transport is not None:
+            self._transport.abort()
+            self._transport = None
         if process is None:
             return 0
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        return await process.wait()
+        _kill_group(process.pid)
+        code = await process.wait()
+        GUARDIAN.forget(process.pid)
+        return code
 
-    async def _start(self) -> asyncio.subprocess.Process:
-        if self._process is None or self._process.returncode is not None:
-            await self.close()
+    async def close(self) -> None:
+        """In good order where it can."""
+        process = self._process
+        if process is not None and process.returncode is None:
+            self._send(Leave())
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), _FAREWELL)
+        await self.kill()
+
+    def data_received(self, data: bytes) -> None:
+        for body in self._frames.feed(data):
+            message = decode_from_child(body)
+            if isinstance(message, Said):
+                self._hear(message)
+            elif self._reply is not None and not self._reply.done():
+                self._reply.set_result(message)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._reply is not None and not self._reply.done():
+            self._reply.set_exception(ConnectionResetError())
+
+    @property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
+
+    async def _start(self) -> None:
+        self._frames, self._killed_for, self._jobs = Frames(), None, 0
+        age = self._settings.worker.recycle_age
+        self._worn_at = float("inf") if age is None else self._clock.monotonic() + age
+        ours, theirs = socket.socketpair()
+        with theirs:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "foliot.worker.child",
-                self._target,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
+                *(sys.executable, "-m", "foliot.worker.child"),
+                *(self._target, str(theirs.fileno())),
+                stdin=asyncio.subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
                 start_new_session=True,
-                limit=1 << 26,
             )
-        return self._process
+        GUARDIAN.watch(self._process.pid)
+        ours.setblocking(False)  # noqa: FBT003 - its name says it
+        self._transport, _ = await self._loop.create_connection(lambda: self, sock=ours)
+        ready = await self._ask(Setup(self._session, self._settings))
+        assert isinstance(ready, Ready)
+        if ready.error is not None:
+            raise Elsewhere(ready.error, ready.traceback)
+
+    async def _ask(self, message: ToChild) -> FromChild:
+        """Its answer. Raises Lost, or what it was killed for, if it ends first."""
+        assert self._process is not None
+        self._reply = self._loop.create_future()
+        self._send(message)
+        # What a job has started may hold the socket open after the child's end: look at both.
+        if self._watch is None or self._watch.done():
+            self._watch = self._loop.create_task(self._wait_for_end(self._process))
+        try:
+            return await self._reply
+        except ConnectionResetError:
+            code = await self.kill()
+            raise self._killed_for or Lost(f"its process died ({describe_exit(code)})") from None
+        finally:
+            self._reply = None
+
+    async def _wait_for_end(self, process: asyncio.subprocess.Process) -> None:
+        await process.wait()
+        if process is self._process:
+            # What it said last may still be on its way.
+            self._loop.call_later(0.05, self.connection_lost, None)
+
+    def _send(self, message: ToChild) -> None:
+        if self._transport is not None:
+            self._transport.write(frame(message))
+
+    async def _watch_memory(self, memory: int) -> None:
+        while True:
+            await asyncio.sleep(_LOOK)
+            pid = self.pid
+            used = 0 if pid is None else resident_tree(pid)
+            if pid is not None and used > memory:
+                self._killed_for = MemoryExceeded(
+                    f"its process used {used >> 20} MiB of memory, more than {memory >> 20} MiB"
+                )
+                _kill_group(pid)
+                return
+
+    def _is_worn(self) -> bool:
+        own = self._settings.worker
+        if own.recycle_jobs and self._jobs >= own.recycle_jobs:
+            return True
+        if self._clock.monotonic() >= self._worn_at:
+            return True
+        pid = self.pid
+        return (
+            bool(own.recycle_memory)
+            and pid is not None
+            and (resident_tree(pid) >= own.recycle_memory)
+        )
 
 
-async def _exchange(process: asyncio.subprocess.Process, call: bytes) -> bytes:
-    """One line out, one line in; nothing if the process ends first."""
-    assert process.stdin is not None and process.stdout is not None
-    # What a job has started may hold the pipe open after the child's end: look at both.
-    reply = asyncio.ensure_future(process.stdout.readline())
-    ended = asyncio.ensure_future(process.wait())
-    try:
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            process.stdin.write(call)
-            await process.stdin.drain()
-        await asyncio.wait([reply, ended], return_when=asyncio.FIRST_COMPLETED)
-        return reply.result() if reply.done() else b""
-    finally:
-        reply.cancel()
-        ended.cancel()
-        await asyncio.gather(reply, ended, return_exceptions=True)
-
-
-def _read(reply: Reply) -> Any:
-    if reply.cancel is not None:
-        raise Cancel(reply.cancel)
-    if reply.retry is not None:
-        raise Retry(reply.retry_after, reason=reply.retry)
-    if reply.error is not None:
-        raise Elsewhere(reply.error, reply.traceback)
-    return None if bytes(reply.result) == b"null" else reply.result
+def _kill_group(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
 
 
 def describe_exit(code: int) -> str:

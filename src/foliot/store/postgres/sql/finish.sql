@@ -50,7 +50,7 @@ WITH told AS (
         AS f (id, fence, delay, reason)
 ), again AS (
     UPDATE foliot.jobs j
-    SET state = 'scheduled', session = NULL, deadline_at = NULL,
+    SET state = 'scheduled', session = NULL, deadline_at = NULL, progress = NULL,
         run_at = coalesce(:now, now())
             + make_interval(secs => ((SELECT facts FROM told) -> j.id::text ->> 1)::float8),
         -- As much later as its time is; a turn that was given round robin stays.
@@ -68,10 +68,11 @@ WITH told AS (
         AS f (id, fence, reason, error, traceback)
     FULL JOIN again g ON g.id = f.id AND g.fence = f.fence
 ), recorded AS (
-    INSERT INTO foliot.attempts (partition, job, fence, attempt, outcome, error, traceback, session,
+    INSERT INTO foliot.attempts (partition, job, fence, attempt, outcome, error, traceback, session, worker,
                                  started_at, finished_at)
     SELECT :partition::smallint, id, fence, attempt + CASE reason WHEN 'interrupted' THEN 1 ELSE 0 END, reason,
-           error, traceback, :session, claimed_at, coalesce(:now, now())
+           error, traceback, :session, (SELECT s.host || ':' || s.pid FROM foliot.sessions s WHERE s.id = :session),
+           claimed_at, coalesce(:now, now())
     FROM failed WHERE id IS NOT NULL
 )
 SELECT id::text FROM failed WHERE id IS NOT NULL;
@@ -93,10 +94,10 @@ WITH told AS (
         AS f (id, fence, reason, error, traceback)
     FULL JOIN gone g ON g.id = f.id AND g.fence = f.fence
 ), recorded AS (
-    INSERT INTO foliot.attempts (partition, job, fence, attempt, outcome, error, traceback, session,
+    INSERT INTO foliot.attempts (partition, job, fence, attempt, outcome, error, traceback, session, worker,
                                  started_at, finished_at)
-    SELECT :partition::smallint, id, fence, attempt, why, error, traceback, session, claimed_at,
-           coalesce(:now, now())
+    SELECT :partition::smallint, id, fence, attempt, why, error, traceback, session,
+           (SELECT s.host || ':' || s.pid FROM foliot.sessions s WHERE s.id = :session), claimed_at, coalesce(:now, now())
     FROM failed WHERE id IS NOT NULL
 ), buried AS (
     INSERT INTO foliot.dead (partition, id, fence, lane, priority, attempt, max_attempts, losses, generation,
@@ -129,10 +130,10 @@ WITH told AS (
         AS f (id, fence, reason, error, traceback)
     FULL JOIN gone g ON g.id = f.id AND g.fence = f.fence
 ), recorded AS (
-    INSERT INTO foliot.attempts (partition, job, fence, attempt, outcome, error, traceback, session,
+    INSERT INTO foliot.attempts (partition, job, fence, attempt, outcome, error, traceback, session, worker,
                                  started_at, finished_at)
-    SELECT :partition::smallint, id, fence, attempt, why, error, traceback, session, claimed_at,
-           coalesce(:now, now())
+    SELECT :partition::smallint, id, fence, attempt, why, error, traceback, session,
+           (SELECT s.host || ':' || s.pid FROM foliot.sessions s WHERE s.id = :session), claimed_at, coalesce(:now, now())
     FROM failed WHERE id IS NOT NULL
 ), kept AS (
     INSERT INTO foliot.history (partition, id, fence, priority, attempt, losses, generation, state,
@@ -150,12 +151,13 @@ SELECT id::text FROM failed WHERE id IS NOT NULL;
 -- Given back unstarted: the attempt is not counted, the fence stays where it is. With a hold, it waits for
 -- somebody who can run it. A job that was asked to end follows in cancel_jobs.
 WITH told AS (
-    SELECT jsonb_object_agg(r.id, jsonb_build_array(r.fence, r.hold)) AS facts
-    FROM unnest(:ids::uuid[], :fences::bigint[], :holds::text[]) AS r (id, fence, hold)
+    SELECT jsonb_object_agg(r.id, jsonb_build_array(r.fence, r.hold, r.note)) AS facts
+    FROM unnest(:ids::uuid[], :fences::bigint[], :holds::text[], :notes::text[]) AS r (id, fence, hold, note)
 )
 UPDATE foliot.jobs j
 SET state = CASE WHEN (SELECT facts FROM told) -> j.id::text ->> 1 IS NULL THEN 'ready' ELSE 'held' END,
     hold = (SELECT facts FROM told) -> j.id::text ->> 1,
+    hold_note = (SELECT facts FROM told) -> j.id::text ->> 2,
     attempt = j.attempt - 1, session = NULL, claimed_at = NULL, deadline_at = NULL
 WHERE j.partition = :partition AND j.id = ANY (:ids::uuid[]) AND j.session = :session
   AND j.state || '' = 'running' AND j.fence = ((SELECT facts FROM told) -> j.id::text ->> 0)::bigint

@@ -71,7 +71,7 @@ FROM foliot.dead WHERE partition = :partition AND id = ANY (:ids::uuid[]);
 SELECT id::text, state FROM foliot.jobs WHERE partition = :partition AND id = ANY (:ids::uuid[]);
 
 -- name: list_attempts
-SELECT attempt, fence, outcome, error, traceback, session::text, started_at, finished_at
+SELECT attempt, fence, outcome, error, traceback, session::text, started_at, finished_at, worker
 FROM foliot.attempts WHERE partition = :partition AND job = :id ORDER BY fence;
 
 -- name: count_jobs

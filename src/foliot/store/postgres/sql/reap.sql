@@ -26,6 +26,8 @@ WHERE EXISTS (
 -- Takes back what lost sessions held and what ran past its deadline. A job counts as executing if its session's
 -- last beat named it, or came before the claim: then nobody can say that it had not started. The others are given
 -- their attempt back, but that the session was lost is recorded for them too: they may have started since the beat.
+-- But a job that was given back like that again and again may be what kills them, each time after the beat: where more
+-- than two of three losses were not counted, this one is. So whoever kills its process ends, sooner or later.
 WITH candidates AS (
     SELECT j.id FROM foliot.jobs j
     WHERE j.partition = :partition AND j.state = 'running' AND j.session = ANY (:sessions::uuid[])
@@ -35,8 +37,11 @@ WITH candidates AS (
       AND j.deadline_at <= coalesce(:now, now())
 ), taken AS MATERIALIZED (
     SELECT j.id, j.fence, j.attempt, j.max_attempts, j.losses, j.session, j.claimed_at, j.cancel_requested,
+           s.host || ':' || s.pid AS worker,
            CASE WHEN j.session = ANY (:sessions::uuid[])
                 THEN CASE WHEN s.id IS NULL OR j.id = ANY (s.executing) OR j.claimed_at >= s.beat_at
+                            OR (SELECT count(*) FROM foliot.attempts a WHERE a.partition = :partition
+                                  AND a.job = j.id AND a.outcome = 'worker_lost') >= 3 * j.losses + 2
                           THEN 'lost' ELSE 'returned' END
                 ELSE 'timed_out' END AS why
     FROM foliot.jobs j LEFT JOIN foliot.sessions s ON s.id = j.session
@@ -53,16 +58,17 @@ WITH candidates AS (
                 ELSE 'ready' END AS fate
     FROM taken t
 ), recorded AS (
-    INSERT INTO foliot.attempts (partition, job, fence, attempt, outcome, error, session, started_at, finished_at)
+    INSERT INTO foliot.attempts (partition, job, fence, attempt, outcome, error, session, worker, started_at,
+                                 finished_at)
     SELECT :partition::smallint, id, fence, attempt, CASE why WHEN 'timed_out' THEN why ELSE 'worker_lost' END,
            CASE why WHEN 'lost' THEN 'the session that ran it was lost'
                     WHEN 'returned' THEN 'the session that held it was lost, perhaps before it started'
                     ELSE 'it ran past its deadline' END,
-           session, claimed_at, coalesce(:now, now())
+           session, worker, claimed_at, coalesce(:now, now())
     FROM fates
 ), again AS (
     UPDATE foliot.jobs j
-    SET state = 'ready', session = NULL, claimed_at = NULL, deadline_at = NULL,
+    SET state = 'ready', session = NULL, claimed_at = NULL, deadline_at = NULL, progress = NULL,
         attempt = j.attempt - CASE WHEN j.id IN (SELECT id FROM fates WHERE why = 'returned') THEN 1 ELSE 0 END,
         losses = j.losses + CASE WHEN j.id IN (SELECT id FROM fates WHERE why = 'lost') THEN 1 ELSE 0 END
     WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT id FROM fates WHERE fate = 'ready'))

@@ -1,18 +1,28 @@
 -- Sessions and partition leases: who is alive, and who does which duties.
 
 -- name: open_session
-INSERT INTO foliot.sessions (id, host, pid, version, queues, kinds, duties, started_at, beat_at, expires_at)
-VALUES (:id, :host, :pid, :version, :queues, :kinds, :duties, coalesce(:now, now()), coalesce(:now, now()),
-        coalesce(:now, now()) + make_interval(secs => :lease));
+INSERT INTO foliot.sessions (id, host, pid, version, queues, kinds, duties, capabilities, concurrency, room,
+                             started_at, beat_at, expires_at)
+VALUES (:id, :host, :pid, :version, :queues, :kinds, :duties, :capabilities, :concurrency, :concurrency,
+        coalesce(:now, now()), coalesce(:now, now()), coalesce(:now, now()) + make_interval(secs => :lease));
 
 -- name: extend_session
 -- An expired session never revives. The beat counts from when its list was made, which may be a while before it gets
--- here: a job claimed in between must not be taken for one that had not started. Returns what time it is.
+-- here: a job claimed in between must not be taken for one that had not started. Returns what time it is, and whether
+-- the session is to be drained.
 UPDATE foliot.sessions
 SET beat_at = least(coalesce(:beat, beat_at), coalesce(:now, now())), executing = :executing::uuid[],
-    expires_at = coalesce(:now, now()) + make_interval(secs => :lease)
+    expires_at = coalesce(:now, now()) + make_interval(secs => :lease),
+    room = :room, waiting = :waiting, note = :note,
+    moved_at = CASE WHEN :moved THEN coalesce(:now, now()) ELSE moved_at END
 WHERE id = :id AND expires_at > coalesce(:now, now())
-RETURNING coalesce(:now, now());
+RETURNING coalesce(:now, now()), drain;
+
+-- name: drain_sessions
+-- They notice it with their next beat.
+UPDATE foliot.sessions SET drain = true
+WHERE id = ANY (:ids::uuid[]) AND expires_at > coalesce(:now, now())
+RETURNING id::text;
 
 -- name: close_session
 DELETE FROM foliot.sessions s
@@ -21,7 +31,8 @@ WHERE s.id = :id AND NOT EXISTS (SELECT FROM foliot.jobs j WHERE j.partition = A
 
 -- name: list_sessions
 SELECT id::text, host, pid, version, queues, kinds, duties, started_at, beat_at, expires_at,
-       expires_at > coalesce(:now, now()), cardinality(executing)
+       expires_at > coalesce(:now, now()), cardinality(executing), capabilities, concurrency, room, waiting, drain,
+       note, moved_at, extract(epoch FROM coalesce(:now, now()) - beat_at)::float8
 FROM foliot.sessions ORDER BY started_at;
 
 -- name: prune_sessions

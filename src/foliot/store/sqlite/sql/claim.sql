@@ -23,8 +23,10 @@ FROM (SELECT j.id, j.fence + 1 AS fence, j.kind,
              j.lane, j.priority,
              CASE WHEN coalesce(j.key, j.tags, j.ordering_key, j.fair_key, j.extras) IS NOT NULL
                        OR j.namespace <> 'default'
-                  THEN json_object('namespace', j.namespace, 'key', j.key, 'tags', json(j.tags), 'ordering_key',
-                                   j.ordering_key, 'fair_key', j.fair_key, 'extras', json(j.extras)) END AS more
+                  -- The patch leaves out what is NULL.
+                  THEN json_patch('{}', json_object(
+                      'namespace', j.namespace, 'key', j.key, 'tags', json(j.tags), 'ordering_key',
+                      j.ordering_key, 'fair_key', j.fair_key, 'extras', json(j.extras))) END AS more
       FROM foliot_jobs j
       WHERE j.partition = :partition AND j.lane = :lane AND j.state = 'ready'
         AND (j.expires_at IS NULL OR j.expires_at > :now)

@@ -31,10 +31,11 @@ WHERE NOT EXISTS (
 
 -- name: record_attempts
 -- First for all failed attempts, whatever follows: what the next three do to them in PostgreSQL each for itself.
-INSERT INTO foliot_attempts (partition, job, fence, attempt, outcome, error, traceback, session,
+INSERT INTO foliot_attempts (partition, job, fence, attempt, outcome, error, traceback, session, worker,
                              started_at, finished_at)
 SELECT :partition, j.id, j.fence, j.attempt, json_extract(f.value, '$[2]'), json_extract(f.value, '$[3]'),
-       json_extract(f.value, '$[4]'), j.session, j.claimed_at, :now
+       json_extract(f.value, '$[4]'), j.session,
+       (SELECT s.host || ':' || s.pid FROM foliot_sessions s WHERE s.id = :session), j.claimed_at, :now
 FROM json_each(:outcomes) f CROSS JOIN foliot_jobs j
 WHERE j.partition = :partition AND j.id = json_extract(f.value, '$[0]')
   AND j.fence = json_extract(f.value, '$[1]') AND j.session = :session AND j.state || '' = 'running';
@@ -56,7 +57,7 @@ UPDATE foliot_jobs
 SET state = 'scheduled', run_at = again.due_at,
     rank = rank + CASE lane & 3 WHEN 3 THEN 0 ELSE again.due_at - run_at END, -- as in PostgreSQL
     losses = losses + again.lost,
-    attempt = attempt - again.interrupted, session = NULL, deadline_at = NULL
+    attempt = attempt - again.interrupted, session = NULL, deadline_at = NULL, progress = NULL
 FROM again
 WHERE foliot_jobs.rowid = again.place
 RETURNING id;
@@ -109,14 +110,14 @@ RETURNING id;
 -- Given back unstarted: the attempt is not counted, the fence stays where it is. With a hold, it waits for
 -- somebody who can run it. A job that was asked to end follows in cancel_jobs.
 WITH released AS MATERIALIZED (
-    SELECT j.rowid AS place, json_extract(o.value, '$[2]') AS why
+    SELECT j.rowid AS place, json_extract(o.value, '$[2]') AS why, json_extract(o.value, '$[3]') AS note
     FROM json_each(:outcomes) o CROSS JOIN foliot_jobs j
     WHERE j.partition = :partition AND j.id = json_extract(o.value, '$[0]')
       AND j.fence = json_extract(o.value, '$[1]') AND j.session = :session AND j.state || '' = 'running'
 )
 UPDATE foliot_jobs
 SET state = CASE WHEN r.why IS NULL THEN 'ready' ELSE 'held' END, hold = r.why,
-    attempt = attempt - 1, session = NULL, claimed_at = NULL, deadline_at = NULL
+    hold_note = r.note, attempt = attempt - 1, session = NULL, claimed_at = NULL, deadline_at = NULL
 FROM released r
 WHERE foliot_jobs.rowid = r.place
 RETURNING id;

@@ -71,7 +71,7 @@ FROM foliot_dead WHERE partition = :partition AND id IN (SELECT value FROM json_
 SELECT id, state FROM foliot_jobs WHERE partition = :partition AND id IN (SELECT value FROM json_each(:ids));
 
 -- name: list_attempts
-SELECT attempt, fence, outcome, error, traceback, session, started_at, finished_at
+SELECT attempt, fence, outcome, error, traceback, session, started_at, finished_at, worker
 FROM foliot_attempts WHERE partition = :partition AND job = :id ORDER BY fence;
 
 -- name: count_jobs

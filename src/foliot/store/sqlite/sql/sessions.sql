@@ -1,16 +1,26 @@
 -- Sessions and partition leases: who is alive, and who does which duties.
 
 -- name: open_session
-INSERT INTO foliot_sessions (id, host, pid, version, queues, kinds, duties, started_at, beat_at, expires_at)
-VALUES (:id, :host, :pid, :version, :queues, :kinds, :duties, :now, :now,
-        :now + CAST(:lease * 1000000 AS INTEGER));
+INSERT INTO foliot_sessions (id, host, pid, version, queues, kinds, duties, capabilities, concurrency, room,
+                             started_at, beat_at, expires_at)
+VALUES (:id, :host, :pid, :version, :queues, :kinds, :duties, :capabilities, :concurrency, :concurrency,
+        :now, :now, :now + CAST(:lease * 1000000 AS INTEGER));
 
 -- name: extend_session
 -- An expired session never revives. The beat counts from when its list was made, which may be a while before the
--- lock was to be had: a job claimed in between must not be taken for one that had not started.
+-- lock was to be had: a job claimed in between must not be taken for one that had not started. Returns whether the
+-- session is to be drained.
 UPDATE foliot_sessions
-SET beat_at = :beat, expires_at = :now + CAST(:lease * 1000000 AS INTEGER), executing = :executing
+SET beat_at = :beat, expires_at = :now + CAST(:lease * 1000000 AS INTEGER), executing = :executing,
+    room = :room, waiting = :waiting, note = :note,
+    moved_at = CASE WHEN :moved THEN :now ELSE moved_at END
 WHERE id = :id AND expires_at > :now
+RETURNING drain;
+
+-- name: drain_sessions
+-- They notice it with their next beat.
+UPDATE foliot_sessions SET drain = 1
+WHERE id IN (SELECT value FROM json_each(:ids)) AND expires_at > :now
 RETURNING id;
 
 -- name: close_session
@@ -20,7 +30,8 @@ WHERE id = :id AND NOT EXISTS (SELECT 1 FROM json_each(:partitions) p CROSS JOIN
 
 -- name: list_sessions
 SELECT id, host, pid, version, queues, kinds, duties, started_at, beat_at, expires_at,
-       expires_at > :now, json_array_length(executing)
+       expires_at > :now, json_array_length(executing), capabilities, concurrency, room, waiting, drain,
+       note, moved_at, (:now - beat_at) / 1000000.0
 FROM foliot_sessions ORDER BY started_at;
 
 -- name: prune_sessions

@@ -49,6 +49,9 @@ CREATE TABLE foliot.definitions (
     updated_at  timestamptz NOT NULL
 );
 
+-- Which process it was: sessions are forgotten, attempts are not.
+ALTER TABLE foliot.attempts ADD COLUMN worker text;
+
 -- What jobs wrote to their log.
 CREATE TABLE foliot.logs (
     partition smallint    NOT NULL,

@@ -46,6 +46,9 @@ CREATE TABLE foliot_definitions (
     updated_at  INTEGER NOT NULL
 );
 
+-- Which process it was: sessions are forgotten, attempts are not.
+ALTER TABLE foliot_attempts ADD COLUMN worker TEXT;
+
 -- What jobs wrote to their log.
 CREATE TABLE foliot_logs (
     partition   INTEGER NOT NULL,

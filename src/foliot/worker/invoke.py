@@ -1,0 +1,135 @@
+"""Invoke: from a claimed job to the call of its function, the same in every executor.
+
+The payload is brought up to the definition's version and decoded; what cannot be never becomes an attempt. Then the
+function is called, inside the middleware of its colour: `async def` ones around async functions, the others around
+sync ones, the first that was given outermost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Generator
+from typing import Any, Final
+
+import msgspec
+
+from foliot.errors import SoftTimeout
+from foliot.model.definition import JobDefinition
+from foliot.model.job import ClaimedJob
+from foliot.registry import Registry, caller
+from foliot.worker.context import CurrentJob
+
+# Of an async function, a coroutine.
+Invoke = Callable[[CurrentJob, ClaimedJob], Any]
+_Inner = Callable[[CurrentJob, Any], Any]
+_decode_object: Final = msgspec.json.Decoder(dict[str, Any]).decode
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class Unfitting(Exception):
+    """The payload does not fit the definition, so the function was not called."""
+
+
+class SoftCancel(SoftTimeout, asyncio.CancelledError):
+    """A soft timeout as a task sees it: task groups and the like put things in order as for any other cancel."""
+
+
+SoftCancel.__name__ = SoftTimeout.__name__  # what users catch, and read in their history
+
+
+class Recipe(msgspec.Struct, frozen=True):
+    """A definition, and how its function is called."""
+
+    definition: JobDefinition
+    invoke: Invoke
+
+
+def recipes(registry: Registry) -> dict[str, Recipe]:
+    around = registry.hooks.middleware
+    return {one.kind: Recipe(one, invoker(one, around)) for one in registry}
+
+
+def invoker(definition: JobDefinition, middleware: list[Callable[..., Any]]) -> Invoke:
+    fit, call = fitter(definition), caller(definition)
+    mine = [one for one in middleware if inspect.iscoroutinefunction(one) is definition.is_async]
+    if not mine:
+        return lambda _, job: call(fit(job))
+    inner: _Inner = lambda _, arguments: call(arguments)  # noqa: E731 - the innermost of several alike
+    for one in reversed(mine):
+        inner = _around(one, inner)
+    return lambda current, job: inner(current, fit(job))
+
+
+def fitter(definition: JobDefinition) -> Callable[[ClaimedJob], Any]:
+    """What makes arguments of a job's payload. Raises Unfitting."""
+    decode, version = definition.decode, definition.version
+
+    def fit(job: ClaimedJob) -> Any:
+        try:
+            if version == 1 and job.more is None:
+                return decode(job.payload)
+            return decode(_upgraded(definition, job))
+        except Exception as error:
+            raise Unfitting(f"{type(error).__name__}: {error}") from error
+
+    return fit
+
+
+class Interruptible:
+    """Awaits a coroutine, into which an exception can be thrown wherever it waits."""
+
+    def __init__(self, coroutine: Any) -> None:
+        self._coroutine = coroutine
+        self._task: asyncio.Task[Any] | None = None
+        self._error: BaseException | None = None
+
+    def throw(self, error: BaseException) -> None:
+        """Called on the event loop."""
+        if self._task is not None:
+            self._error = error
+            self._task.cancel()
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        self._task = asyncio.current_task()
+        step, value = self._coroutine.send, None
+        while True:
+            try:
+                awaited = step(value)
+            except StopIteration as done:
+                return done.value
+            try:
+                value = yield awaited
+                step = self._coroutine.send
+            except BaseException as error:  # noqa: BLE001 - handed on, all of it
+                value, step = self._instead_of(error), self._coroutine.throw
+
+    def _instead_of(self, error: BaseException) -> BaseException:
+        if self._error is None or not isinstance(error, asyncio.CancelledError):
+            return error
+        own, self._error = self._error, None
+        if self._task is not None:
+            self._task.uncancel()
+        return own
+
+
+def _around(one: Callable[..., Any], inner: _Inner) -> _Inner:
+    def call(current: CurrentJob, arguments: Any) -> Any:
+        return one(current, lambda: inner(current, arguments))
+
+    return call
+
+
+def _upgraded(definition: JobDefinition, job: ClaimedJob) -> bytes:
+    version = job.facts.extras.version
+    if version == definition.version:
+        return job.payload
+    if version > definition.version:
+        raise ValueError(f"it has version {version}, newer than this one, {definition.version}")
+    payload = _decode_object(job.payload)
+    for step in range(version, definition.version):
+        upgrade = definition.upgrades.get(step)
+        if upgrade is None:
+            raise ValueError(f"nothing upgrades it from version {step} to {step + 1}")
+        payload = upgrade(payload)
+    return _encode(payload)
