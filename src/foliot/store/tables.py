@@ -72,7 +72,7 @@ TABLES: Final[dict[str, Table]] = {
         home="job",
         whole="partition fence attempt",
         id="job session",
-        text="outcome error traceback",
+        text="outcome error traceback worker",
         time="started_at finished_at",
     ),
     "logs": _table(
