@@ -13,6 +13,8 @@ from foliot.errors import InvalidValue
 def test_waits_grow_up_to_their_cap() -> None:
     policy = Exponential(first=1, factor=2, cap=10)
     assert [policy.longest(failures) for failures in (1, 2, 3, 4, 5, 1000)] == [1, 2, 4, 8, 10, 10]
+    slow = Exponential(first=3, factor=2.0, cap=10)
+    assert [slow.longest(failures) for failures in (1, 2, 3, 5000)] == [3, 6, 10, 10]
     assert [Fixed(3).wait(failures, lambda most: most / 2) for failures in (1, 7)] == [3, 3]
     assert policy.wait(3, lambda most: most / 2) == 2
 

@@ -71,6 +71,18 @@ async def test_the_room_is_filled_from_the_first_lanes_named(world: World) -> No
     assert [job.kind for job in cycle.claimed] == ["b"] * 5 + ["a"] * 2
 
 
+async def test_a_claim_takes_the_front_by_band_then_time_then_id(world: World) -> None:
+    session = await world.open_session()
+    late = world.after(-60)
+    first = await world.submit(priority=1)
+    urgent = await world.submit(priority=0)
+    plain = await world.submit_many(2, priority=1)
+    early = await world.submit(priority=1, run_at=late)
+    await world.admit()
+    order = [(await world.claim(session, 1))[0].id for _ in range(5)]
+    assert order == [urgent, early, first, *plain]
+
+
 async def test_only_the_lanes_named_are_claimed_from(world: World) -> None:
     session = await world.open_session()
     await world.submit(queue="mail")
@@ -96,6 +108,8 @@ async def test_scheduled_and_held_jobs_are_not_claimed(world: World) -> None:
     await world.end(session, held, End.HOLD, reason="unknown_kind")
     world.clock.advance(10)  # due, but nobody has admitted it
     assert await world.claim(session) == []
+    ready = await world.submit()
+    assert [job.id for job in await world.claim(session)] == [ready]
 
 
 async def test_every_claim_raises_the_fence_and_the_attempt(world: World) -> None:

@@ -1,0 +1,103 @@
+"""Mutants: small wrongs put into hot functions, and the tests that must notice each of them.
+
+A mutant is a text in the body of one function, or of one statement, and what stands there instead. Where the text is
+gone, the function has changed: adapt its mutants.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import msgspec
+
+
+class Mutant(msgspec.Struct, frozen=True):
+    """`name` is of the function or statement in `file`; `old` is replaced wherever it stands there."""
+
+    file: str
+    name: str
+    old: str
+    new: str
+    often: bool = False  # tried with every run of the tests
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.old.strip()[:40]!r} -> {self.new.strip()[:40]!r}"
+
+    def put_into(self, package: Path) -> None:
+        """Change the copy of the package."""
+        path = package / self.file
+        text = path.read_text(encoding="utf-8")
+        start, end = _place(text, self.name, sql=path.suffix == ".sql")
+        body = text[start:end]
+        assert self.old in body, f"{self.name} has changed: adapt its mutants, {self.old!r} is gone"
+        path.write_text(
+            text[:start] + body.replace(self.old, self.new) + text[end:], encoding="utf-8"
+        )
+
+
+def _place(text: str, name: str, *, sql: bool) -> tuple[int, int]:
+    if sql:
+        start = text.index(f"-- name: {name}\n")
+        following = text.find("\n-- name: ", start)
+        return start, len(text) if following < 0 else following
+    functions = ast.FunctionDef | ast.AsyncFunctionDef
+    lines = [0, *(match.end() for match in re.finditer("\n", text))]
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, functions) and node.name == name and node.end_lineno is not None:
+            return lines[node.lineno - 1], lines[node.end_lineno]
+    raise AssertionError(f"there is no function {name}")
+
+
+# Where a function is, the tests that know it, and its mutants.
+CLAIM = ("store/sqlite/sql/claim.sql", "claim_jobs")
+PARTITION_OF = ("ids.py", "partition_of")
+LONGEST = ("model/retry.py", "longest")
+FAILURE = ("worker/run.py", "failure")
+BIND = ("registry.py", "bind")
+COOL = ("worker/cycle.py", "_cool")
+FINISH = ("worker/slots.py", "_finish")
+ENDED = ("worker/awaited.py", "ended")
+
+TESTS = {
+    CLAIM: ("tests/store/test_claim.py", "-k", "sqlite-1"),
+    PARTITION_OF: ("tests/test_ids.py",),
+    LONGEST: ("tests/test_retry.py",),
+    FAILURE: ("tests/worker/test_run.py",),
+    BIND: ("tests/client/test_sdk.py", "-k", "TestBadInput and argument"),
+    COOL: ("tests/worker/test_cycle.py", "-k", "lanes"),
+    FINISH: ("tests/worker/test_slots.py",),
+    ENDED: ("tests/worker/test_awaited.py",),
+}
+
+MUTANTS = [
+    Mutant(*CLAIM, "j.band, j.rank, j.id", "j.rank, j.band, j.id", often=True),
+    Mutant(*CLAIM, "j.band, j.rank, j.id", "j.band, j.rank DESC, j.id"),
+    Mutant(*CLAIM, "j.state = 'ready'", "j.state <> 'running'"),
+    Mutant(*CLAIM, "LIMIT :quota", "LIMIT :quota + 1"),
+    Mutant(*CLAIM, "q.paused_at IS NOT NULL", "q.paused_at IS NULL"),
+    Mutant(*CLAIM, "fence = fence + 1", "fence = 1"),
+    Mutant(*PARTITION_OF, "// SLOTS", "// (SLOTS - 1)", often=True),
+    Mutant(*PARTITION_OF, "* partitions // SLOTS", "% partitions"),
+    Mutant(*PARTITION_OF, "id[15:18]", "id[16:18]"),
+    Mutant(*LONGEST, "failures - 1", "failures", often=True),
+    Mutant(*LONGEST, "min(self.cap", "max(self.cap"),
+    Mutant(*LONGEST, "min(failures - 1, 64)", "(failures - 1)"),
+    Mutant(*LONGEST, "self.first *", ""),
+    Mutant(*FAILURE, "if job.last_attempt", "if not job.last_attempt", often=True),
+    Mutant(*FAILURE, "job.losses + 1 >= loss_limit", "job.losses >= loss_limit"),
+    Mutant(*FAILURE, "delay = error.after", "pass"),
+    Mutant(*FAILURE, "error.after is not None", "error.after"),
+    Mutant(*FAILURE, '"timed_out" if', '"failed" if'),
+    Mutant(*FAILURE, "End.CANCEL, reason=reason_of(error)", "End.SUCCEED, reason=reason_of(error)"),
+    Mutant(*BIND, "definition.decode(payload)", "pass", often=True),
+    Mutant(*BIND, "RecursionError", "KeyError"),
+    Mutant(*BIND, "TypeError", "KeyError"),
+    Mutant(*COOL, "given[number] < asked", "given[number] <= asked", often=True),
+    Mutant(*COOL, "given[number] < asked", "not given[number]"),
+    Mutant(*COOL, "room -= given[number]", "pass"),
+    Mutant(*FINISH, "self._fill()", "pass", often=True),
+    Mutant(*ENDED, "in _FINAL", "not in _FINAL", often=True),
+    Mutant(*ENDED, "self._marks.pop(mark, None) is not None", "True"),
+]
