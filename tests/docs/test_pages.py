@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -52,7 +53,7 @@ def test_the_code_of_a_page_runs(page: Path, site: Path, tmp_path: Path) -> None
                 save(text, tmp_path)
             elif language == "console":
                 for line in text.splitlines():
-                    command = line.removeprefix("$ ").split()
+                    command = shlex.split(line.removeprefix("$ "))
                     if command[:2] == ["foliot", "worker"]:
                         workers.append(subprocess.Popen(command, cwd=tmp_path, env=environment))
                         continue
