@@ -305,6 +305,11 @@ def test_a_filter_says_which_states_it_can_match(text: str, states: str | None) 
         ("-state:dead", "jobs", "true"),
         ("state:ready,dead", "jobs", "j.state = 'ready'"),
         ("state:ready,held", "jobs", "j.state IN ('held', 'ready')"),
+        (
+            "state:held",
+            "jobs",
+            "j.rowid IN (SELECT s.rowid FROM foliot_jobs s WHERE s.state = 'held')",
+        ),
         ("finished>-1h kind:a", "jobs", "false"),
         ("-finished>-1h", "jobs", "true"),
         ("finished:*", "dead", "true"),

@@ -54,6 +54,7 @@ _INDEXED: Final[dict[Table, frozenset[str]]] = {
     "history": frozenset({"id"}),
     "dead": frozenset({"id"}),
 }
+_FEW: Final = frozenset({JobState.HELD, JobState.RUNNING})
 _CLOCK_STEP: Final = timedelta(hours=1)  # that a store's clock may have gone back
 _COMPARE: Final = {":": "=", ">": ">", ">=": ">=", "<": "<", "<=": "<="}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -149,6 +150,7 @@ class _Writer(ABC):
     def __init__(self, now: datetime, table: Table, prefix: str) -> None:
         self._now = now
         self._prefix = prefix
+        self._live = table == "jobs"
         self._states = TABLE_STATES[table]
         self._columns = _LIVE_COLUMNS if table == "jobs" else _COLUMNS
         self._never = {"finished"} if table == "jobs" else set()
@@ -173,7 +175,7 @@ class _Writer(ABC):
         else:
             column = f"j.{self._columns.get(term.field, term.field)}"
             alternatives = [
-                self._compare(column, term.field, term.operator, value) for value in term.values
+                self.compare(column, term.field, term.operator, value) for value in term.values
             ]
         either = alternatives[0] if len(alternatives) == 1 else f"({' OR '.join(alternatives)})"
         return f"({either}) IS NOT TRUE" if term.negated else either
@@ -182,10 +184,13 @@ class _Writer(ABC):
         states = term.states() & self._states
         if states == self._states:
             return "true"
+        return self.in_states(states)
+
+    def in_states(self, states: frozenset[JobState]) -> str:
         words = [f"'{state}'" for state in sorted(states)]
         return f"j.state = {words[0]}" if len(words) == 1 else f"j.state IN ({', '.join(words)})"
 
-    def _compare(self, column: str, field: str, operator: Operator, value: Value) -> str:
+    def compare(self, column: str, field: str, operator: Operator, value: Value) -> str:
         match value:
             case Text() if value == ANY:
                 return f"{column} IS NOT NULL"
@@ -279,6 +284,18 @@ class _Postgres(_Writer):
 
 
 class _Sqlite(_Writer):
+    """It would rather walk through all jobs by their ids than sort the few that an index knows: those it is told."""
+
+    def in_states(self, states: frozenset[JobState]) -> str:
+        if states - _FEW:
+            return super().in_states(states)
+        return _among(" OR ".join(f"s.state = '{state}'" for state in sorted(states)))
+
+    def compare(self, column: str, field: str, operator: Operator, value: Value) -> str:
+        if column == "j.key" and self._live and isinstance(value, Text) and value.exact:
+            return _among(f"s.key = {self.put(value.pieces[0], 'text')} AND s.key IS NOT NULL")
+        return super().compare(column, field, operator, value)
+
     def parameter(self, name: str, type: str) -> str:
         return f":{name}"
 
@@ -314,6 +331,11 @@ class _Sqlite(_Writer):
         number = f"json_extract({self.put(_to_json(value), 'text')}, '$')"
         compared = f"json_extract{found} {_COMPARE[operator]} {number}"
         return f"(json_type{found} IN ('integer', 'real') AND {compared})"
+
+
+def _among(condition: str) -> str:
+    """Live jobs that an index finds."""
+    return f"j.rowid IN (SELECT s.rowid FROM foliot_jobs s WHERE {condition})"  # noqa: S608 - no value
 
 
 def _to_path(steps: Sequence[str | int]) -> str:

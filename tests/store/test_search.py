@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import psycopg
 import pytest
 
 from foliot import search
-from foliot.errors import InvalidValue
+from foliot.errors import InvalidValue, SearchTimeout
 from foliot.filter import parse
 from foliot.ids import JobId
 from foliot.model.job import End, Extras, JobState, More
@@ -257,3 +258,30 @@ async def test_a_job_knows_who_is_before_it(world: World) -> None:
     assert standing.ahead == 0
     assert (await world.store.search.standing(first, limit=10)).earlier == []
     assert second
+
+
+@pytest.mark.parametrize("place", ["sqlite-1", "sqlite-8"], indirect=True)
+async def test_a_search_of_a_file_ends_in_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.submit_many(100)
+    monkeypatch.setattr("foliot.store.sqlite.search.SEARCH_TIMEOUT", -1.0)
+    monkeypatch.setattr("foliot.store.sqlite.search._STEPS", 10)
+    with pytest.raises(SearchTimeout, match="narrow the filter"):
+        await search.list_jobs(world.store, "payload.a:1")
+    monkeypatch.undo()
+    assert await search.count_jobs(world.store) == 100, "the next one is not interrupted"
+
+
+@pytest.mark.parametrize("place", ["postgres-1", "pooled-8"], indirect=True)
+async def test_a_search_of_a_server_ends_in_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.submit()
+    monkeypatch.setattr("foliot.store.postgres.search.SEARCH_TIMEOUT", 0.05)
+    with psycopg.connect(world.place.direct) as other:
+        other.execute("LOCK TABLE foliot.jobs IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(SearchTimeout, match="narrow the filter"):
+            await search.count_jobs(world.store)
+    assert await search.count_jobs(world.store) == 1
+    assert await world.state((await find(world))[0]) == "ready", "other statements have no limit"
