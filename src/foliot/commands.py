@@ -52,12 +52,7 @@ async def submit_kind(
     known = await store.definitions.get(kind)
     if known is None:
         raise UnknownKind(kind, known=[one.kind for one in await store.definitions.all()])
-    arguments = read_payload(payload)
-    check_fit(known, arguments)
-    encoded = msgspec.json.encode(arguments)
-    if len(encoded) > largest:
-        problem = f"has {len(encoded)} bytes, more than limits.payload, {largest}"
-        raise InvalidValue("payload", problem=problem)
+    encoded = _encode_payload(payload, known, largest)
     template = template_of(kind, known.options, check_options(NO_CHOICES, options or {}))
     return (await submit(store, [fill(template, encoded, ids)]))[0]
 
@@ -98,19 +93,33 @@ async def cancel_by_hand(store: Store, id: str, *, by: Author) -> JobState:
     return JobState.RUNNING if found[known] is JobState.RUNNING else JobState.CANCELLED
 
 
-async def retry(store: Store, id: str, *, by: Author, payload: bytes | None = None) -> JobState:
-    """Try a dead job again, with another payload if one is given. Returns its state then."""
+async def retry(
+    store: Store,
+    id: str,
+    *,
+    by: Author,
+    payload: str | bytes | Mapping[str, Any] | None = None,
+    largest: int = 256 << 10,
+) -> JobState:
+    """Try a dead job again, with another payload if one is given, which is checked against what is known of its kind.
+    Returns its state then."""
     known = check_id(id)
     job = await get(store, id)
     if job.state is not JobState.DEAD:
         raise NotDead(id, job.state)
     detail: dict[str, Any] = {}
+    mended, extras = None, None
     if payload is not None:
-        check_payload(payload)
-        detail = {"payload_before": _hash(job.payload), "payload_after": _hash(payload)}
+        definition = await store.definitions.get(job.kind)
+        mended = _encode_payload(payload, definition, largest)
+        if definition is not None and definition.version != job.extras.version:
+            with_version = msgspec.structs.replace(job.extras, version=definition.version)
+            extras = msgspec.json.encode(with_version).decode()
+        detail = {"payload_before": _hash(job.payload), "payload_after": _hash(mended)}
     partition = partition_of(known, store.partitions)
+    record = by.each("retry", **detail)
     retried = await store.dead.retry(
-        partition, [known], record=by.each("retry", **detail), payload=payload
+        partition, [known], record=record, payload=mended, extras=extras
     )
     wake_retried(store, partition, retried)
     for reason in refusals(retried).values():
@@ -179,17 +188,21 @@ def check_id(id: str) -> JobId:
     return JobId(id)
 
 
-def check_payload(payload: bytes) -> None:
-    """Refuses what cannot be the payload of any job."""
+def _encode_payload(
+    payload: str | bytes | Mapping[str, Any], known: StoredDefinition | None, largest: int
+) -> bytes:
+    """As it is stored, checked against what is known of the kind."""
+    arguments = read_payload(payload)
+    if known is not None:
+        check_fit(known, arguments)
     try:
-        msgspec.json.decode(payload, type=dict[str, Any])
-    except msgspec.DecodeError as error:
-        raise InvalidValue(
-            "payload",
-            payload,
-            f"is not a JSON object: {error}",
-            example='{"to": "ada@example.org"}',
-        ) from error
+        encoded = msgspec.json.encode(arguments)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidValue("payload", payload, f"cannot be stored as JSON: {error}") from error
+    if len(encoded) > largest:
+        problem = f"has {len(encoded)} bytes, more than limits.payload, {largest}"
+        raise InvalidValue("payload", problem=problem)
+    return encoded
 
 
 def _hash(payload: bytes) -> str:

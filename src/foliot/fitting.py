@@ -20,7 +20,7 @@ _MOST_EXAMPLES: Final = 5
 _LIVE: Final = tuple(state for state in JobState if not state.final)
 
 
-class Misfit(msgspec.Struct, frozen=True):
+class UnfitJobs(msgspec.Struct, frozen=True):
     """Jobs of one kind and version that cannot run for the same reason."""
 
     kind: str
@@ -35,7 +35,7 @@ class Fitting(msgspec.Struct, frozen=True):
 
     checked: int
     complete: bool
-    misfits: list[Misfit]
+    unfit: list[UnfitJobs]
 
 
 async def check_fitting(store: Store, registry: Registry, *, dead: bool = False) -> Fitting:
@@ -78,6 +78,6 @@ def problem_of(registry: Registry, job: Job) -> str | None:
 
 def _groups(
     found: dict[tuple[str, int, str], list[JobId]], counts: dict[tuple[str, int, str], int]
-) -> list[Misfit]:
+) -> list[UnfitJobs]:
     ordered: Sequence[tuple[str, int, str]] = sorted(found)
-    return [Misfit(*group, counts[group], found[group]) for group in ordered]
+    return [UnfitJobs(*group, counts[group], found[group]) for group in ordered]

@@ -169,7 +169,7 @@ async def test_a_payload_is_mended(world: World, run: Run) -> None:
         code, _, err = run("dead", "retry", id, "--payload", wrong)
         assert code == 2 and "payload" in err
     assert run("jobs", "retry", id, "--payload", '{"a": 1}')[0] == 0
-    assert (await world.get(id)).payload == b'{"a": 1}'
+    assert (await world.get(id)).payload == b'{"a":1}'
 
 
 async def test_a_filter_changes_what_it_means_once_that_is_confirmed(
@@ -250,10 +250,10 @@ async def test_a_pipeline_learns_what_an_app_could_not_run(
     code, out, _ = run("check", "checked_app.py:app", "--dead", "--json")
     answer = json.loads(out)
     assert (code, answer["ok"], answer["checked"], answer["complete"]) == (1, False, 5, True)
-    misfits = {m["problem"].split(":")[0]: m for m in answer["misfits"]}
-    assert misfits["unfitting payload"]["examples"] == wrong[::-1]
-    assert misfits["unknown kind"]["count"] == 2
-    assert unknown in misfits["unknown kind"]["examples"]
+    found = {m["problem"].split(":")[0]: m for m in answer["unfit"]}
+    assert found["unfitting payload"]["examples"] == wrong[::-1]
+    assert found["unknown kind"]["count"] == 2
+    assert unknown in found["unknown kind"]["examples"]
 
 
 async def test_a_check_that_is_not_complete_says_so(

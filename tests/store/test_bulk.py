@@ -12,6 +12,7 @@ from foliot.bulk import Bulk
 from foliot.errors import FoliotError, InvalidValue, NotDead, UnknownJob
 from foliot.ids import JobId
 from foliot.model.job import End, JobState
+from foliot.registry import define
 from support.stores import World
 
 pytestmark = pytest.mark.anyio
@@ -164,7 +165,7 @@ async def test_one_job_is_retried_with_another_payload_and_both_are_told(world: 
     author = Author(world.ids, "ada@box")
     state = await commands.retry(world.store, id, by=author, payload=b'{"a": 1}')
     assert state is JobState.READY
-    assert (await world.get(id)).payload == b'{"a": 1}'
+    assert (await world.get(id)).payload == b'{"a":1}'
     [entry] = await world.store.audit.list(target=id)
     before, after = entry.detail["payload_before"], entry.detail["payload_after"]
     assert len(before) == len(after) == 64 and before != after
@@ -214,3 +215,23 @@ async def test_a_job_of_the_store_is_explained(world: World) -> None:
     told = await commands.explain(world.store, id, now=world.clock.now())
     assert told.why == "1 ready job of its lane before it"
     assert ahead
+
+
+async def test_a_payload_is_checked_against_what_is_known_of_its_kind(world: World) -> None:
+    def send(to: str, copies: int = 1) -> None: ...
+
+    [id] = await bury(world, 1, kind="send", payload=b'{"to": 1}')
+    await commands.announce(world.store, [define(send, version=3)])
+    author = Author(world.ids)
+    for payload, said in (
+        ('{"to": 1}', "payload.to is not of type string"),
+        ('{"copies": 1}', "lacks to"),
+        ('{"to": "ada", "copy": 1}', "did you mean copies"),
+    ):
+        with pytest.raises(InvalidValue, match=said):
+            await commands.retry(world.store, id, by=author, payload=payload)
+    with pytest.raises(InvalidValue, match=r"limits\.payload, 5"):
+        await commands.retry(world.store, id, by=author, payload='{"to": "ada"}', largest=5)
+    await commands.retry(world.store, id, by=author, payload={"to": "ada"})
+    job = await world.get(id)
+    assert (job.payload, job.extras.version) == (b'{"to":"ada"}', 3)

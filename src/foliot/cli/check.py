@@ -37,27 +37,27 @@ def check(
         ask_store(settings, lambda store: check_fitting(store, found.registry, dead=dead))
     )
     if options.json:
-        print_json({"ok": not fitting.misfits, **_shape(fitting)})
+        print_json({"ok": not fitting.unfit, **_shape(fitting)})
     else:
         _print(fitting)
-    return 1 if fitting.misfits else 0
+    return 1 if fitting.unfit else 0
 
 
 def _shape(fitting: Fitting) -> dict[str, object]:
     return {
         "checked": fitting.checked,
         "complete": fitting.complete,
-        "misfits": fitting.misfits,
+        "unfit": fitting.unfit,
     }
 
 
 def _print(fitting: Fitting) -> None:
-    if fitting.misfits:
+    if fitting.unfit:
         print_table(
             ("kind", "version", "jobs", "problem", "for example"),
             [
                 (m.kind, str(m.version), f"{m.count:,}", m.problem, " ".join(m.examples))
-                for m in fitting.misfits
+                for m in fitting.unfit
             ],
         )
     else:

@@ -82,7 +82,8 @@ def retry(
         return act_on(ids, "retry", act, selection=selection, options=options)
     if len(ids) != 1:
         raise InvalidValue("payload", payload, "is for one job", example="foliot dead retry ID")
-    mended = partial(act, payload=payload.encode())
+    largest = options.load().settings.limits.payload
+    mended = partial(act, payload=payload, largest=largest)
     return act_on(ids, "retry", mended, selection=selection, options=options)
 
 

@@ -105,9 +105,11 @@ class Handle(Generic[R]):
         return await (await self._portal.store()).jobs.attempts(self.id)
 
     async def _retry(self, payload: dict[str, Any] | None, by: str | None) -> JobState:
-        encoded = None if payload is None else encode_payload(payload)
         author = Author(self._portal.ids, by)
-        return await commands.retry(await self._portal.store(), self.id, by=author, payload=encoded)
+        largest = self._portal.settings.limits.payload
+        return await commands.retry(
+            await self._portal.store(), self.id, by=author, payload=payload, largest=largest
+        )
 
     async def _explain(self) -> Explanation:
         return await commands.explain(await self._portal.store(), self.id, now=self._clock.now())
@@ -164,17 +166,6 @@ class Handle(Generic[R]):
             raise JobCancelled(self.id, job.reason)
         attempts = await self._attempts()
         raise JobFailed(self.id, job.state, attempts[-1].error if attempts else job.reason)
-
-
-def encode_payload(payload: object) -> bytes:
-    try:
-        if isinstance(payload, dict):
-            return msgspec.json.encode(payload)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidValue("payload", payload, f"cannot be stored as JSON: {error}") from error
-    raise InvalidValue(
-        "payload", payload, "is not a dict of arguments", example='{"to": "ada@example.org"}'
-    )
 
 
 def _check_timeout(timeout: float | None) -> float | None:
