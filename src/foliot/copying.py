@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from foliot.errors import FoliotError
-from foliot.ids import SLOTS, JobId, partition_of
+from foliot.ids import SLOTS, JobId
 from foliot.model.job import JobState
 from foliot.store.batches import chunks
 from foliot.store.operator import Record, Value
@@ -90,12 +90,13 @@ class _Copy:
     def _move(self, table: Table, record: Record) -> Iterator[Record]:
         """The row as the target has it: usually once."""
         before, now = self._source.partitions, self._target.partitions
-        if table.home is not None:
-            record = record | {"partition": partition_of(str(record[table.home]), now)}
+        home = table.partition_of(record, now)
+        if home is not None:
+            record = record | {"partition": home}
         if record.get("state") == JobState.RUNNING:
             record = record | _give_back(record)
             self._remember(record)
-        if table.home is not None or "partition" not in record or before == now:
+        if home is not None or "partition" not in record or before == now:
             yield record
         else:
             # It is about a share of all slots, and goes wherever these slots have gone.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from foliot.model.job import End, JobState
@@ -92,3 +94,32 @@ async def test_the_latest_failures_name_their_kind_wherever_the_job_is(world: Wo
     ]
     assert await world.store.overview.dead(cap=CAP) == 1
     assert len(await world.store.overview.failures(limit=1)) == 1
+
+
+@pytest.mark.parametrize("place", ["sqlite-1", "postgres-1"], indirect=True)
+async def test_the_tally_rises_with_what_happens(world: World) -> None:
+    before = await world.store.overview.tally()
+    session = await world.open_session()
+    await world.submit_many(3)
+    done, dead, again = await world.claim(session, 3)
+    await world.end(session, done)
+    await world.end(session, dead, End.BURY, error="for good")
+    await world.end(session, again, End.RETRY, delay=60, error="once")
+
+    async def told() -> tuple[int, ...]:
+        now = await world.store.overview.tally()
+        return tuple(
+            last - first
+            for first, last in zip(
+                (before.submitted, before.ended, before.buried, before.failed),
+                (now.submitted, now.ended, now.buried, now.failed),
+                strict=True,
+            )
+        )
+
+    # A server tells its counters when it has a moment.
+    for _ in range(200):
+        if await told() == (3, 1, 1, 2):
+            break
+        await asyncio.sleep(0.05)
+    assert await told() == (3, 1, 1, 2)

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, Self
 
 import msgspec
-from rich.console import Console, Group
+from rich.console import Console, ConsoleDimensions, Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from foliot.cli.options import DEFAULT_OPTIONS, Options
 from foliot.cli.output import print_json
+from foliot.cli.sections import Column, Section, render
 from foliot.client.app import Foliot
 from foliot.client.handle import Handle
 from foliot.clock import SystemClock
@@ -38,6 +38,14 @@ _COLOURS = {
     JobState.CANCELLED: "bright_black",
     JobState.HELD: "yellow",
 }
+_COLUMNS = (
+    Column("job", rank=1),
+    Column("kind", rank=2),
+    Column("state"),
+    Column("attempt", right=True),
+    Column("after", right=True),
+    Column("what"),
+)
 _LONGEST_CYCLE = 60.0
 
 
@@ -125,8 +133,10 @@ class _Demo:
         live = console.is_terminal and not self._options.json
         try:
             if live:
-                with Live(self._screen(), console=console, auto_refresh=False) as display:
-                    self._cycle_until_told(lambda: display.update(self._screen(), refresh=True))
+                with Live(console=console, auto_refresh=False) as display:
+                    self._cycle_until_told(
+                        lambda: display.update(self._screen(console.size), refresh=True)
+                    )
             else:
                 self._cycle(lambda: None)
         except KeyboardInterrupt:
@@ -179,18 +189,18 @@ class _Demo:
                 seen.handle.cancel()
                 self._to_cancel = None
 
-    def _screen(self) -> Group:
-        table = Table(
-            title="Foliot: jobs on SQLite, two worker processes", title_justify="left", expand=False
-        )
-        for column in ("job", "kind", "state", "attempt", "after", "what"):
-            table.add_column(column, no_wrap=True)
-        for seen in self._seen[-_SHOWN:]:
-            table.add_row(*_row(seen))
+    def _screen(self, size: ConsoleDimensions) -> Group:
+        shown = self._seen[-_SHOWN:]
+        section = Section(_COLUMNS, [_row(s) for s in shown], styles=[_style(s) for s in shown])
+        lines = [Text("Foliot: jobs on SQLite, two worker processes", "bold"), Text()]
+        lines += render(section, min(len(shown), size.height - 5), size.width)
         counts = "   ".join(
             f"{number} {state.value}" for state, number in sorted(self._ended.items())
         )
-        return Group(table, Text(f"ended so far: {counts or 'nothing yet'}   (Ctrl-C ends)"))
+        lines += [Text(), Text(f"ended so far: {counts or 'nothing yet'}   (Ctrl-C ends)")]
+        for line in lines:
+            line.truncate(size.width, overflow="ellipsis")
+        return Group(*lines)
 
     def _summary(self, console: Console) -> None:
         ended = {state.value: number for state, number in sorted(self._ended.items())}
@@ -199,7 +209,7 @@ class _Demo:
             return
         if not console.is_terminal:
             for seen in self._seen:
-                print("  ".join(str(cell) for cell in _row(seen)))
+                print("  ".join(_row(seen)))
         words = ", ".join(f"{number} {state}" for state, number in ended.items())
         print(f"{self._cycles} cycle{'s' if self._cycles != 1 else ''}: {words or 'nothing ended'}")
 
@@ -207,14 +217,17 @@ class _Demo:
         return self._until is not None and self._clock.monotonic() >= self._until
 
 
-def _row(seen: _Seen) -> tuple[Text | str, ...]:
+def _row(seen: _Seen) -> tuple[str, ...]:
     job = seen.job
     if job is None:
         return (seen.handle.id[-8:], "", "submitted", "", "", seen.what)
-    state = Text(job.state.value, style=_COLOURS.get(job.state, ""))
-    if job.reason and job.state is not JobState.SUCCEEDED:
-        state.append(f" ({job.reason})")
+    reason = f" ({job.reason})" if job.reason and job.state is not JobState.SUCCEEDED else ""
+    state = f"{job.state.value}{reason}"
     return (job.id[-8:], job.kind, state, str(job.attempt), _after(job), seen.what)
+
+
+def _style(seen: _Seen) -> str:
+    return "" if seen.job is None else _COLOURS.get(seen.job.state, "")
 
 
 def _after(job: Job) -> str:

@@ -21,6 +21,7 @@ OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 GROUPS = {
     "jobs": "Look at jobs, and change them by hand.",
     "dead": "Look at dead jobs, try them again, or forget them.",
+    "queues": "Look at queues, and stop them for a while.",
     "db": "Create, upgrade and look after the store's tables.",
     "config": "Look at the settings.",
     "bench": "Measure this machine.",
@@ -28,6 +29,7 @@ GROUPS = {
 
 # To add a command: one line here, and the function it names.
 COMMANDS = {
+    "up": ("foliot.cli.up:up", "Run everything in one process."),
     "demo": ("foliot.cli.demo:demo", "Run sample jobs on SQLite and watch them live."),
     "worker": ("foliot.cli.run:worker", "Run the jobs of an application: module:app."),
     "scheduler": ("foliot.cli.run:scheduler", "Do only the scheduler's duties."),
@@ -42,10 +44,15 @@ COMMANDS = {
     "dead show": ("foliot.cli.dead:show", "Show all that is known of a dead job."),
     "dead retry": ("foliot.cli.dead:retry", "Try dead jobs again."),
     "dead purge": ("foliot.cli.dead:purge", "Forget dead jobs."),
+    "top": ("foliot.cli.top:top", "Watch queues, workers, running jobs and failures."),
+    "queues list": ("foliot.cli.queues:list_queues", "List the queues and what waits in them."),
+    "queues pause": ("foliot.cli.queues:pause", "Stop taking jobs from a queue."),
+    "queues resume": ("foliot.cli.queues:resume", "Take jobs from a paused queue again."),
     "db init": ("foliot.cli.db:init", "Create the tables."),
     "db upgrade": ("foliot.cli.db:upgrade", "Bring the tables to this version."),
     "db status": ("foliot.cli.db:status", "Show the version of the tables."),
     "db prune": ("foliot.cli.db:prune", "Remove history older than its retention."),
+    "db copy": ("foliot.cli.copy:copy", "Copy a store to another place or engine."),
     "doctor": ("foliot.cli.doctor:doctor", "Examine the store: durability, versions, health."),
     "check": ("foliot.cli.check:check", "List jobs that an application could not run."),
     "config show": ("foliot.cli.config:show", "Show every setting and where it came from."),
@@ -57,6 +64,7 @@ COMMANDS = {
         "What waiting for results costs, and how soon they are there.",
     ),
     "bench idle": ("foliot.cli.bench:idle", "What an idle worker costs, and whether it grows."),
+    "completion": ("foliot.cli.completion:completion", "Print a completion script for a shell."),
     "version": ("foliot.cli.version:version", "Show versions."),
 }
 

@@ -31,6 +31,21 @@ def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     Console(markup=False, highlight=False, emoji=False).print(table)
 
 
+def ago(seconds: float) -> str:
+    """A stretch of time, short: 0.4s, 12s, 3m05s, 2h10m, 4d03h."""
+    if seconds < 10:
+        return f"{max(0.0, seconds):.1f}s"
+    whole = int(seconds)
+    for unit, size, smaller, part in (
+        ("d", 86_400, "h", 3600),
+        ("h", 3600, "m", 60),
+        ("m", 60, "s", 1),
+    ):
+        if whole >= size:
+            return f"{whole // size}{unit}{whole % size // part:02}{smaller}"
+    return f"{whole}s"
+
+
 def printable(text: str) -> str:
     """The text with control characters escaped: data must not drive the terminal."""
     if text.isprintable():

@@ -8,6 +8,8 @@ from typing import Final
 
 import msgspec
 
+from foliot.ids import SLOTS, partition_of, slot_of_key
+
 
 class Form(Enum):
     """What a column holds, whatever a store makes of it."""
@@ -25,17 +27,26 @@ class Form(Enum):
 class Table(msgspec.Struct, frozen=True):
     columns: Mapping[str, Form]
     key: tuple[str, ...]  # one row, one key
-    home: str | None = None  # the column with the job's id, which says where the row lives
+    home: tuple[
+        str, ...
+    ] = ()  # where the row lives: with the job of this id, or where these words hash to
     merge: str | None = None  # of two rows with one key the larger of this column counts
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self.columns)
 
+    def partition_of(self, record: Mapping[str, object], partitions: int) -> int | None:
+        """Where it lives among so many; None if it is not of one place."""
+        words = [str(record[name]) for name in self.home]
+        if len(words) == 1:
+            return partition_of(words[0], partitions)
+        return slot_of_key(*words) * partitions // SLOTS if words else None
 
-def _table(key: str, home: str | None = None, merge: str | None = None, **forms: str) -> Table:
+
+def _table(key: str, home: str = "", merge: str | None = None, **forms: str) -> Table:
     columns = {name: Form[form.upper()] for form, names in forms.items() for name in names.split()}
-    return Table(columns, tuple(key.split()), home, merge)
+    return Table(columns, tuple(key.split()), tuple(home.split()), merge)
 
 
 # In the order in which they are copied: whoever looks at a half-copied store finds no job without its past.
@@ -97,7 +108,7 @@ TABLES: Final[dict[str, Table]] = {
     ),
     "keys": _table(
         "partition namespace kind key",
-        home="job",
+        home="namespace kind key",
         whole="partition",
         id="job",
         text="namespace kind key",

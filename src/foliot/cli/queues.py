@@ -1,0 +1,141 @@
+"""`foliot queues`: what waits where, and stopping a queue for a while."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+import msgspec
+
+from foliot.checks import check_name
+from foliot.cli.ask import ask, who
+from foliot.cli.options import DEFAULT_OPTIONS, Options
+from foliot.cli.output import ago, print_json, print_table
+from foliot.model.job import JobState
+from foliot.model.overview import Loads, QueueLoad
+from foliot.store.port import Queue, Store
+
+_CAP: Final = 1_000_000
+_COUNTED: Final = (JobState.READY, JobState.RUNNING, JobState.SCHEDULED, JobState.HELD)
+
+
+def list_queues(*, options: Options = DEFAULT_OPTIONS) -> None:
+    """List the queues: how they are ordered, who paused them, and how many jobs they have.
+
+    Counting stops at a million; a + says that there are more.
+    """
+
+    async def read(store: Store) -> tuple[list[Queue], Loads]:
+        return await store.queues.all(), await store.overview.queues(cap=_CAP)
+
+    queues, loads = ask(options, read)
+    known = {queue.name: queue for queue in queues}
+    counted = {load.queue: load for load in loads.queues}
+    names = sorted({*known, *counted})
+    if options.json:
+        print_json(
+            {
+                "queues": [
+                    {"name": name, **_settings(known.get(name)), **_counts(counted.get(name))}
+                    for name in names
+                ],
+                "at_least": sorted(state.value for state in loads.at_least),
+            }
+        )
+        return
+    print_table(
+        ("queue", "ready", "running", "scheduled", "held", "oldest ready", "paused"),
+        [_row(name, known.get(name), counted.get(name), loads) for name in names],
+    )
+
+
+def pause(
+    queue: str,
+    *,
+    note: str | None = None,
+    by: str | None = None,
+    options: Options = DEFAULT_OPTIONS,
+) -> None:
+    """Stop taking jobs from a queue. What runs goes on, what is submitted waits.
+
+    Parameters
+    ----------
+    queue
+        Its name.
+    note
+        Why, for those who wonder.
+    by
+        Who says so; else user@host.
+    """
+    name = check_name("queue", queue, example="foliot queues pause mail")
+
+    async def run(store: Store) -> Queue | None:
+        await store.queues.pause(name, by=who(by), note=note)
+        return await _find(store, name)
+
+    found = ask(options, run)
+    _report(options, name, found, f"paused {name}")
+
+
+def resume(queue: str, *, options: Options = DEFAULT_OPTIONS) -> None:
+    """Take jobs from a paused queue again.
+
+    Parameters
+    ----------
+    queue
+        Its name.
+    """
+    name = check_name("queue", queue, example="foliot queues resume mail")
+
+    async def run(store: Store) -> tuple[bool, Queue | None]:
+        before = await _find(store, name)
+        await store.queues.resume(name)
+        return before is not None and before.paused_at is not None, await _find(store, name)
+
+    was_paused, found = ask(options, run)
+    if not was_paused:
+        print(f"{name} was not paused", file=sys.stderr)
+    _report(options, name, found, f"resumed {name}")
+
+
+async def _find(store: Store, name: str) -> Queue | None:
+    return next((queue for queue in await store.queues.all() if queue.name == name), None)
+
+
+def _report(options: Options, name: str, queue: Queue | None, words: str) -> None:
+    if options.json:
+        print_json({"name": name, **_settings(queue)})
+    else:
+        print(words)
+
+
+def _settings(queue: Queue | None) -> dict[str, object]:
+    told: dict[str, object] = msgspec.to_builtins(queue or Queue("", None, None, None))
+    told.pop("name")
+    return told
+
+
+def _counts(load: QueueLoad | None) -> dict[str, object]:
+    told: dict[str, object] = msgspec.to_builtins(load or QueueLoad(queue=""))
+    told.pop("queue")
+    return told
+
+
+def _row(name: str, queue: Queue | None, load: QueueLoad | None, loads: Loads) -> tuple[str, ...]:
+    load = load or QueueLoad(queue=name)
+    counts = [
+        f"{count}+"
+        if (count := getattr(load, state.value)) and state in loads.at_least
+        else f"{count}"
+        for state in _COUNTED
+    ]
+    oldest = "-" if load.oldest_ready is None else ago(load.oldest_ready)
+    return (name, *counts, oldest, _paused(queue))
+
+
+def _paused(queue: Queue | None) -> str:
+    if queue is None or queue.paused_at is None:
+        return ""
+    since = f"since {queue.paused_at:%Y-%m-%d %H:%M:%S} UTC"
+    by = f" by {queue.paused_by}" if queue.paused_by else ""
+    return f"{since}{by}{': ' + queue.note if queue.note else ''}"

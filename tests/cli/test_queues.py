@@ -1,0 +1,61 @@
+"""`foliot queues`: what waits where, and pausing with a note and a name."""
+
+from __future__ import annotations
+
+import pytest
+
+from cli.conftest import Shell
+
+
+def test_queues_are_listed_with_what_waits_in_them(shell: Shell) -> None:
+    shell.submit(3, queue="mail")
+    shell.submit(2, queue="reports", delay=60.0)
+    answer = shell("queues", "list")
+    assert answer.code == 0
+    header, mail, reports = answer.out.splitlines()
+    assert header.split()[:5] == ["queue", "ready", "running", "scheduled", "held"]
+    assert mail.split()[:5] == ["mail", "3", "0", "0", "0"]
+    assert reports.split()[:5] == ["reports", "0", "0", "2", "0"]
+    told = {queue["name"]: queue for queue in shell("queues", "list", "--json").json["queues"]}
+    assert told["mail"]["ready"] == 3
+    assert 0 <= told["mail"]["oldest_ready"] < 60
+    assert told["reports"]["scheduled"] == 2
+
+
+def test_a_paused_queue_says_since_when_by_whom_and_why(shell: Shell) -> None:
+    assert shell("queues", "pause", "mail", "--note", "the relay is down", "--by", "ada").code == 0
+    answer = shell("queues", "list")
+    assert "by ada: the relay is down" in answer.out
+    [mail] = shell("queues", "list", "--json").json["queues"]
+    assert (mail["paused_by"], mail["note"]) == ("ada", "the relay is down")
+    assert mail["paused_at"].endswith("Z")
+    assert shell("queues", "resume", "mail").out == "resumed mail\n"
+    assert "ada" not in shell("queues", "list").out
+
+
+def test_who_pauses_is_user_and_host_unless_said_otherwise(shell: Shell) -> None:
+    paused = shell("queues", "pause", "mail", "--json").json
+    user, _, host = paused["paused_by"].partition("@")
+    assert user
+    assert host
+
+
+def test_resuming_what_was_not_paused_is_told_and_no_error(shell: Shell) -> None:
+    answer = shell("queues", "resume", "mail")
+    assert (answer.code, answer.err) == (0, "mail was not paused\n")
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume"])
+def test_a_name_that_no_queue_can_have_is_refused(shell: Shell, verb: str) -> None:
+    answer = shell("queues", verb, "no spaces")
+    assert answer.code == 2
+    assert "queue: 'no spaces' is not 1 to 200" in answer.err
+    assert shell("queues", "list", "--json").json["queues"] == []
+
+
+def test_a_store_that_is_not_there_is_told_and_not_made(shell: Shell) -> None:
+    shell.url += ".mistyped"
+    answer = shell("queues", "list")
+    assert answer.code == 1
+    assert "there is no file" in answer.err
+    assert shell("queues", "list").code == 1
