@@ -15,7 +15,7 @@ from foliot.cli.run import start_logging
 from foliot.clock import SystemClock
 from foliot.errors import InvalidValue
 from foliot.ids import Ids
-from foliot.process import Role
+from foliot.life import Role
 from foliot.serve import leave_threads_behind, serve
 from foliot.target import load_app
 from foliot.worker.supervisor import child_command
