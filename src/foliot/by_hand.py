@@ -227,8 +227,8 @@ class Driver:
         )
         await start_up(self._registry.hooks, state)
         JOB_LINES.start()
-        await life.open()
         try:
+            await life.open()
             await life.run_ready(self._proceed)
             while self._proceed() and await self._leap(plan):
                 await life.run_ready(self._proceed)

@@ -24,6 +24,14 @@ def test_a_function_that_asks_for_its_job_can_be_called_in_a_test(foliot_app: Fo
         describe("outside")
 
 
+def test_the_job_has_what_start_up_functions_would_have_made() -> None:
+    with as_job("report", state={"pool": [1, 2]}, timeout=60) as job:
+        assert current_job().state.pool == [1, 2]
+        assert 59 < (job.remaining() or 0) <= 60
+        job.progress(0.5, "rows")
+        job.log("half of it")
+
+
 def test_an_async_function_too() -> None:
     async def describe() -> str:
         await asyncio.sleep(0)

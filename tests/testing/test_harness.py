@@ -319,9 +319,12 @@ def test_a_skipped_sleep_can_be_too_long(
         def slow() -> None:
             time.sleep(31)
 
+    began = foliot.clock.now()
     slow.submit()
     foliot.run_until_idle()
-    assert [job.reason for job in foliot.dead] == ["timed_out"]
+    [job] = foliot.dead
+    assert job.reason == "timed_out"
+    assert job.finished_at == began + timedelta(seconds=30 if is_async else 31)
 
 
 def test_who_is_no_job_sleeps_as_always(foliot: Harness) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,9 +17,15 @@ from foliot.worker.notes import Notes
 
 @contextmanager
 def as_job(
-    kind: str | JobFunction[..., Any, Any] = "test", *, attempt: int = 1, max_attempts: int = 5
+    kind: str | JobFunction[..., Any, Any] = "test",
+    *,
+    attempt: int = 1,
+    max_attempts: int = 5,
+    timeout: float | None = None,
+    state: Mapping[str, Any] | None = None,
 ) -> Iterator[CurrentJob]:
-    """In this block `current_job()` is the job that is given back: `with as_job(send_email, attempt=2) as job:`."""
+    """In this block `current_job()` is the job that is given back: `with as_job(send_email, attempt=2) as job:`. Its
+    `state` is what start-up functions would have made: `as_job(report, state={"pool": pool})`."""
     job = ClaimedJob(
         id=Ids().job(),
         fence=attempt,
@@ -28,14 +34,18 @@ def as_job(
         attempt=attempt,
         max_attempts=max_attempts,
         losses=0,
-        timeout=None,
+        timeout=timeout,
         linked=False,
     )
     clock = SystemClock()
     notes = Notes(Settings(), clock, wake=lambda: None)
-    place = Place(Ids().session(), clock, notes, {}, State())
-    before = CURRENT.set(CurrentJob(job, place))
+    made = State()
+    for name, value in (state or {}).items():
+        setattr(made, name, value)
+    current = CurrentJob(job, Place(Ids().session(), clock, notes, {}, made))
+    current.begin()
+    before = CURRENT.set(current)
     try:
-        yield CURRENT.get()
+        yield current
     finally:
         CURRENT.reset(before)

@@ -26,11 +26,20 @@ def skipped(clock: ManualClock, moved: Callable[[], None]) -> Iterator[None]:
             moved()
 
     async def asleep(delay: float, result: Any = None) -> Any:
-        if CURRENT.get(None) is None or delay <= 0:
+        current = CURRENT.get(None)
+        if current is None or delay <= 0:
             return await real_async(delay, result)
-        await clock.sleep(delay)
+        left = current.remaining()
+        if left is not None and left < delay:
+            await pass_by(left)  # does not come back, unless the job is stubborn
+            delay -= left
+        await pass_by(delay)
+        return result
+
+    async def pass_by(seconds: float) -> None:
+        await clock.sleep(seconds)
         moved()
-        return await real_async(0, result)  # what is late now is ended here
+        await real_async(0)  # what is late now is ended here
 
     time.sleep, asyncio.sleep = sleep, asleep  # type: ignore[assignment] # only their annotations differ
     try:

@@ -1,0 +1,107 @@
+"""What the engine can do, it does in a test: nothing of it is imitated."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Any
+
+import pytest
+
+from foliot import Fixed, Foliot, FoliotError, current_job
+from foliot.testing import Harness
+
+
+def test_a_cancelled_job_does_not_run(foliot: Harness, foliot_app: Foliot) -> None:
+    @foliot_app.job
+    def never() -> None:
+        pytest.fail("it was cancelled")
+
+    handle = never.options(delay=60).submit()
+    assert handle.cancel() == "cancelled"
+    foliot.advance("1 hour")
+    assert foliot.jobs(never, state="cancelled")
+
+
+def test_start_up_and_shutdown_functions_surround_what_runs(
+    foliot: Harness, foliot_app: Foliot
+) -> None:
+    seen = []
+
+    @foliot_app.on_startup
+    async def open_pool(state: Any) -> None:
+        state.pool = "pool"
+        seen.append("opened")
+
+    @foliot_app.on_shutdown
+    def close_pool(state: Any) -> None:
+        seen.append(f"{state.pool} closed")
+
+    @foliot_app.job
+    def use(n: int) -> None:
+        seen.append(f"{current_job().state.pool} used {n}")
+
+    use.submit(1)
+    use.options(delay=60).submit(2)
+    foliot.advance("1 hour")
+    assert seen == ["opened", "pool used 1", "pool used 2", "pool closed"]
+
+
+def test_a_start_up_function_that_fails_is_told_to_the_test(
+    foliot: Harness, foliot_app: Foliot
+) -> None:
+    @foliot_app.on_startup
+    def fail() -> None:
+        raise ValueError("no database")
+
+    with pytest.raises(FoliotError, match="no database"):
+        foliot.run_until_idle()
+
+
+def test_middleware_is_called_around_jobs(foliot: Harness, foliot_app: Foliot) -> None:
+    seen = []
+
+    @foliot_app.middleware
+    def trace(job: Any, call_next: Any) -> Any:
+        seen.append(f"before {job.kind}")
+        try:
+            return call_next()
+        finally:
+            seen.append(f"after {job.kind}")
+
+    @foliot_app.job
+    def work() -> None:
+        seen.append("work")
+
+    work.submit()
+    foliot.run_until_idle(reraise=True)
+    assert seen == ["before work", "work", "after work"]
+
+
+def test_log_lines_and_progress_are_there_afterwards(foliot: Harness, foliot_app: Foliot) -> None:
+    @foliot_app.job(max_attempts=2, retry=Fixed(60))
+    def talk() -> None:
+        logging.getLogger("shop").warning("by logging")
+        current_job().log("by log")
+        current_job().progress(0.4, "rows")
+        raise ValueError
+
+    handle = talk.submit()
+    foliot.run_until_idle()
+    assert [line.message for line in handle.logs()] == ["by logging", "by log"]
+    foliot.advance("1 minute")
+    assert len(handle.logs()) == 4
+
+
+def test_a_job_for_a_child_process_runs_where_the_test_can_see_it(
+    foliot: Harness, foliot_app: Foliot
+) -> None:
+    seen = []
+
+    @foliot_app.job(executor="process", memory="256MiB")
+    def heavy() -> None:
+        seen.append(os.getpid())
+
+    heavy.submit()
+    foliot.run_until_idle(reraise=True)
+    assert seen == [os.getpid()]
