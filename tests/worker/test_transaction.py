@@ -14,7 +14,7 @@ import pytest
 
 from foliot.config import Settings, WorkerSettings
 from foliot.errors import FoliotError, SessionLost, StoreUnavailable, TransactionTooLong
-from foliot.ids import SessionId
+from foliot.ids import JobId, SessionId
 from foliot.model.job import ClaimedJob, End, JobState, NewJob
 from foliot.store.port import Wake
 from foliot.worker.transaction import Block, Desk, Stage
@@ -23,7 +23,7 @@ from support.stores import World
 
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.parametrize("place", ["sqlite-8", "postgres-1", "pooled-8"], indirect=True),
+    pytest.mark.parametrize("place", ["sqlite-1", "postgres-1", "pooled-1"], indirect=True),
 ]
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class Office:
         self.told: list[Wake] = []
         given = {"transaction_limit": 3600.0, **worker}
         settings = Settings(store=world.place.settings, worker=WorkerSettings(**given))
-        self.desk = Desk(settings, session, clock=world.clock, tell=self.told.append)
+        self.desk = Desk(settings, session, clock=world.clock, ids=world.ids, tell=self.told.append)
 
     def block(self) -> Block:
         return Block(self.desk, self.job)
@@ -77,10 +77,8 @@ async def office(world: World) -> AsyncIterator[Office]:
 
 
 class Prepared(msgspec.Struct):
-    job: NewJob
-
-    def new_job(self) -> NewJob:
-        return self.job
+    template: NewJob
+    payload: bytes = b"{}"
 
 
 INSERT = "INSERT INTO notes VALUES ('here')"
@@ -178,17 +176,18 @@ async def test_an_old_fence_rolls_both_back(office: Office) -> None:
 
 async def test_a_job_submitted_in_it_exists_if_and_only_if_it_commits(office: Office) -> None:
     world = office.world
-    first, second = world.new_job(), world.new_job()
+    call = Prepared(world.new_job())
+    ids: list[JobId] = []
     with pytest.raises(KeyError):
         async with office.block() as tx:
-            assert await tx.submit(Prepared(first)) == first.id
+            ids.append(await tx.submit(call))
             raise KeyError
-    assert await world.store.jobs.get(first.id) is None
+    assert await world.store.jobs.get(ids[0]) is None
     assert not office.told
     async with office.block() as tx:
-        await tx.submit(Prepared(second))
-    assert await world.state(second.id) is JobState.READY
-    assert [wake.ready for wake in office.told] == [((world.partition, second.lane),)]
+        second = await tx.submit(call)
+    assert await world.state(second) is JobState.READY
+    assert [wake.ready for wake in office.told] == [((0, call.template.lane),)]
 
 
 async def test_of_a_key_that_is_taken_the_job_that_has_it_is_returned(office: Office) -> None:

@@ -20,8 +20,9 @@ from foliot import commands
 from foliot.clock import Clock
 from foliot.config import Settings
 from foliot.errors import FoliotError, InvalidValue, SessionLost, StoreUnavailable
-from foliot.ids import JobId, SessionId, partition_of
+from foliot.ids import Ids, JobId, SessionId, partition_of
 from foliot.model.job import ClaimedJob, NewJob, Outcome
+from foliot.options import fill
 from foliot.store.guest import GuestStore, at_once
 from foliot.store.open import make_transactions
 from foliot.store.port import Jobs, Wake, together
@@ -37,7 +38,11 @@ _PAUSE: Final = 0.25  # seconds between them
 class Submittable(Protocol):
     """A call that has been checked: what a job function's `prepare` makes."""
 
-    def new_job(self) -> NewJob: ...
+    @property
+    def template(self) -> NewJob: ...
+
+    @property
+    def payload(self) -> bytes: ...
 
 
 class Stage(Enum):
@@ -56,11 +61,13 @@ class Desk:
         session: SessionId,
         *,
         clock: Clock,
+        ids: Ids,
         tell: Callable[[Wake], None],
     ) -> None:
         """`tell` is called, in any thread, with what a commit has made ready."""
         self.settings = settings
         self.session = session
+        self.ids = ids
         self.tell = tell
         self._clock = clock
         self._lock = threading.Lock()
@@ -112,7 +119,9 @@ class Block:
         ending = asyncio.ensure_future(self._end(error))
         try:
             await asyncio.shield(ending)
-        except asyncio.CancelledError:
+        except BaseException:
+            if ending.done():
+                raise
             await asyncio.wait([ending])
             if not ending.cancelled() and (failed := ending.exception()) is not None:
                 log.warning("job %s: its transaction ended with: %s", self._job.id, failed)
@@ -125,11 +134,11 @@ class Block:
         return self._work
 
     async def submit(self, prepared: Submittable) -> JobId:
-        if not hasattr(prepared, "new_job"):
+        if not hasattr(prepared, "template") or not hasattr(prepared, "payload"):
             raise InvalidValue(
                 "tx.submit()", prepared, "is not a prepared call", example="add.prepare(1, 2)"
             )
-        job, work = prepared.new_job(), self.work
+        job, work = fill(prepared.template, prepared.payload, self._desk.ids), self.work
 
         async def submit(jobs: Jobs) -> list[JobId]:
             return await commands.submit(GuestStore(jobs, work.partitions, self._hear), [job])
