@@ -86,7 +86,7 @@ async def apay(point: str = "", seconds: float = 0.0) -> str:
     return "not this"
 
 
-def pay_late(gate: str, *, first: bool) -> None:
+def pay_late(gate: str, *, first: bool) -> Any:
     """Waits inside its block, after its first statement or before it."""
     write("start")
     with current_job().transaction() as tx:
@@ -100,7 +100,7 @@ def pay_late(gate: str, *, first: bool) -> None:
         tx.result = current_job().fence
 
 
-def pay_and_fail() -> None:
+def pay_and_fail() -> Any:
     write("start")
     with current_job().transaction() as tx:
         tx.execute(*insert())
@@ -108,7 +108,7 @@ def pay_and_fail() -> None:
     raise ValueError("too late to matter")
 
 
-def pay_twice() -> str:
+def pay_twice() -> Any:
     write("start")
     said = []
     with current_job().transaction() as tx:

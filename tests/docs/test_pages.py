@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from foliot.testing.postgres import TemporaryPostgres
 from support.installed import environment as clean_environment
 from support.installed import install
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md")])
+ON_POSTGRES = {"exactly-once.md"}
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE_NAME = re.compile(r"# (\w+\.(?:py|ini))\n")
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)[^)]*\)")
@@ -40,12 +42,30 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return install(tmp_path_factory.mktemp("site"))
 
 
+@pytest.fixture(scope="session")
+def server() -> Iterator[TemporaryPostgres]:
+    with TemporaryPostgres(port=0) as server:
+        yield server
+
+
+@pytest.fixture
+def store(page: Path, request: pytest.FixtureRequest) -> dict[str, str]:
+    """Where a page's jobs are kept, unless it is the usual file."""
+    if page.name not in ON_POSTGRES:
+        return {}
+    server: TemporaryPostgres = request.getfixturevalue("server")
+    return {"FOLIOT_URL": server.url(tcp=True)}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_the_code_of_a_page_runs(page: Path, site: Path, tmp_path: Path) -> None:
+def test_the_code_of_a_page_runs(
+    page: Path, site: Path, tmp_path: Path, store: dict[str, str]
+) -> None:
     bin = Path(sys.executable).parent
     environment = clean_environment(
         site, PATH=f"{bin}:{os.environ['PATH']}", PYTHONPATH=f"{tmp_path}:{site}"
     )
+    environment.update(store)
     workers = []
     try:
         for language, text in blocks(page):

@@ -17,7 +17,7 @@ from foliot.errors import FoliotError, SessionLost, StoreUnavailable, Transactio
 from foliot.ids import JobId, SessionId
 from foliot.model.job import ClaimedJob, End, JobState, NewJob
 from foliot.store.port import Wake
-from foliot.worker.transaction import Block, Desk, Stage
+from foliot.worker.transaction import Block, Desk, Phase
 from support.callers import path_of
 from support.stores import World
 
@@ -96,7 +96,7 @@ async def test_statements_and_end_commit_together(office: Office) -> None:
         assert await office.notes() == []
         assert await office.state() is JobState.RUNNING
         tx.result = {"rows": 1}
-    assert block.stage is Stage.COMMITTED
+    assert block.phase is Phase.COMMITTED
     job = await office.world.get(office.job.id)
     assert (job.state, job.result, job.fence) == (JobState.SUCCEEDED, b'{"rows":1}', 1)
     assert await office.notes() == ["here"]
@@ -128,7 +128,7 @@ async def test_an_exception_rolls_both_back(office: Office) -> None:
         async with block as tx:
             await tx.execute(INSERT)
             raise KeyError
-    assert block.stage is Stage.ROLLED_BACK
+    assert block.phase is Phase.ROLLED_BACK
     assert await office.notes() == []
     assert await office.state() is JobState.RUNNING
     await office.world.end(office.session, office.job)
@@ -153,7 +153,7 @@ async def test_a_lost_session_rolls_both_back(office: Office) -> None:
             world.expire()
             await world.reap(office.session)
             await tx.execute(INSERT)
-    assert block.stage is Stage.ROLLED_BACK
+    assert block.phase is Phase.ROLLED_BACK
     assert await office.notes() == []
     assert await office.state() is JobState.READY
 
@@ -364,12 +364,12 @@ async def test_a_commit_that_was_lost_from_sight_is_looked_up(
     work = async_function() if waits else in_thread(function)
     if committed:
         await work
-        assert block.stage is Stage.COMMITTED
+        assert block.phase is Phase.COMMITTED
         assert (await office.state(), await office.notes()) == (JobState.SUCCEEDED, ["here"])
         return
     with pytest.raises(StoreUnavailable, match="reply did not come"):
         await work
-    assert block.stage is Stage.ROLLED_BACK
+    assert block.phase is Phase.ROLLED_BACK
     assert (await office.state(), await office.notes()) == (JobState.RUNNING, [])
 
 

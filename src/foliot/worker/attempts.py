@@ -26,11 +26,12 @@ from foliot.worker.run import (
     TimedOut,
     failure,
     report,
-    success,
+    settled,
     undescribed,
 )
 from foliot.worker.running import Running
 from foliot.worker.stage import Stage
+from foliot.worker.success import success
 from foliot.worker.timeouts import Timeouts
 
 log = logging.getLogger("foliot.worker")
@@ -164,7 +165,7 @@ class Attempts:
             if running.recipe.definition.soft_timeout is not None:
                 called = running.soft = Interruptible(called)
             result = await called
-            outcome = success(running.job, result, limit=self._result_limit)
+            outcome = self._succeeded(running, result)
         except BaseException as error:  # noqa: BLE001 - whatever it raises is how the attempt ended
             outcome = self._failed(running, error)
         self._finish(running, outcome)
@@ -173,7 +174,7 @@ class Attempts:
         CURRENT.set(running.current)
         try:
             result = running.recipe.invoke(running.current, running.job)
-            return success(running.job, result, limit=self._result_limit)
+            return self._succeeded(running, result)
         except BaseException as error:  # noqa: BLE001
             return self._failed(running, error)
 
@@ -207,7 +208,14 @@ class Attempts:
             self._soft_timeouts.forget(job.id, running.recipe.definition.soft_timeout)
         self._on_end(outcome)
 
+    def _succeeded(self, running: Running, result: object) -> Outcome:
+        if running.current.settled:
+            return settled(running.job)
+        return success(running.job, result, limit=self._result_limit)
+
     def _failed(self, running: Running, error: BaseException) -> Outcome:
+        if running.current.settled:
+            return settled(running.job, error)
         # A cancelled task does not say why; whoever cancelled it has written the reason down.
         if running.stop_reason is not None and isinstance(error, asyncio.CancelledError):
             error = running.stop_reason

@@ -23,6 +23,7 @@ from foliot.ids import Ids
 from foliot.loop import loop_factory
 from foliot.model.job import ClaimedJob, Outcome
 from foliot.registry import Registry
+from foliot.store.port import Wake
 from foliot.target import load_registry
 from foliot.worker.capture import JOB_LINES
 from foliot.worker.context import CURRENT, CurrentJob, Place, State
@@ -44,7 +45,16 @@ from foliot.worker.hooks import shut_down, start_up
 from foliot.worker.invoke import Interruptible, Recipe, SoftCancel, recipes
 from foliot.worker.memory import limit_data
 from foliot.worker.notes import Notes
-from foliot.worker.run import MemoryExceeded, Requested, describe, failure, success, undescribed
+from foliot.worker.run import (
+    MemoryExceeded,
+    Requested,
+    describe,
+    failure,
+    settled,
+    undescribed,
+)
+from foliot.worker.success import success
+from foliot.worker.transaction import Desk
 
 _REQUESTED: Final = "requested"
 
@@ -93,7 +103,10 @@ class Child:
         self._queues: dict[int, str] = {}
         self.state = State()
         notes = ChildNotes(setup.settings, self._clock, line)
-        self._place = Place(setup.session, self._clock, notes, self._queues, self.state)
+        self._desk = Desk(
+            setup.settings, setup.session, clock=self._clock, ids=self._ids, tell=_ignore
+        )
+        self._place = Place(setup.session, self._clock, notes, self._queues, self.state, self._desk)
         self._lock = threading.Lock()
         self._current: CurrentJob | None = None
         self._task: Interruptible | None = None
@@ -115,8 +128,12 @@ class Child:
             finally:
                 with self._lock:
                     self._current = self._error = None
+            if current.settled:
+                return settled(job)
             return success(job, result, limit=self._settings.limits.result)
         except BaseException as error:  # noqa: BLE001 - whatever it raises is how the attempt ended
+            if current.settled:
+                return settled(job, error)
             return self._failed(job, recipe, Requested() if _is_told(current, error) else error)
 
     def stop(self, message: Stop) -> None:
@@ -255,6 +272,10 @@ def _is_told(current: CurrentJob, error: BaseException) -> bool:
     """Whether this is what the function was told, come back."""
     ours = isinstance(error, Cancel) and error.reason == _REQUESTED
     return current.cancelled and (ours or isinstance(error, asyncio.CancelledError))
+
+
+def _ignore(_: Wake) -> None:
+    """Workers find what was submitted here by polling."""
 
 
 def _nothing() -> None:

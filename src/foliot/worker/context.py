@@ -14,6 +14,7 @@ from foliot.errors import FoliotError, InvalidValue
 from foliot.ids import JobId, SessionId, milliseconds_of
 from foliot.model.job import ClaimedJob
 from foliot.worker.notes import Notes
+from foliot.worker.transaction import Block, Desk, Phase
 
 _LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 
@@ -36,18 +37,20 @@ class Place(msgspec.Struct, frozen=True):
     notes: Notes
     queues: dict[int, str]  # of lanes, by their numbers
     state: State
+    desk: Desk | None = None  # none: there is no store behind it
 
 
 class CurrentJob:
     """The job that is running here. `cancelled` turns true when somebody asked for its end, `timed_out` when its soft
     timeout is over."""
 
-    __slots__ = ("_began", "_job", "_place", "cancelled", "lines", "timed_out")
+    __slots__ = ("_began", "_block", "_job", "_place", "cancelled", "lines", "timed_out")
 
     def __init__(self, job: ClaimedJob, place: Place) -> None:
         self._job = job
         self._place = place
         self._began = 0.0
+        self._block: Block | None = None
         self.lines = 0  # log lines so far
         self.cancelled = False
         self.timed_out = False
@@ -103,6 +106,28 @@ class CurrentJob:
         if self._job.timeout is None:
             return None
         return max(0.0, self._began + self._job.timeout - self._place.clock.monotonic())
+
+    def transaction(self) -> Block:
+        """A transaction in the store's database that commits together with this job's end, or not at all:
+        `with current_job().transaction() as tx:`, in async functions `async with`."""
+        phase = Phase.NEW if self._block is None else self._block.phase
+        if phase in (Phase.OPEN, Phase.COMMITTED):
+            raise FoliotError(
+                f"a job has one transaction, and that of this one is {phase.value} already",
+                hint="take savepoints for parts of it",
+            )
+        if self._place.desk is None:
+            raise FoliotError(
+                "this job has no transaction: there is no store behind it",
+                hint="in a test, have a worker run it on a store in a file",
+            )
+        self._block = Block(self._place.desk, self._job)
+        return self._block
+
+    @property
+    def settled(self) -> bool:
+        """Whether its transaction has been committed: then the job has ended, whatever its function goes on to do."""
+        return self._block is not None and self._block.phase is Phase.COMMITTED
 
     def progress(self, fraction: float, message: str | None = None) -> None:
         """Say how far it is, from 0 to 1. Shown to whoever asks for the job."""

@@ -21,7 +21,7 @@ import msgspec
 from foliot.clock import Clock
 from foliot.config import Settings
 from foliot.errors import StoreUnavailable
-from foliot.ids import Ids, SessionId, partition_of
+from foliot.ids import Ids, JobId, SessionId, partition_of
 from foliot.model.job import ClaimedJob, End, Outcome
 from foliot.model.lane import Lane
 from foliot.store.port import Peek, Share, Store, Wake
@@ -85,6 +85,7 @@ class Cycle:
         self._asked_for = 0
         self._claiming = True
         self._paused = False
+        self._settled: set[JobId] = set()  # by their own transactions, while we were paused
         self.uncertain = False  # a claim's reply was lost: reconcile
         self._something = asyncio.Event()
         self._landed = asyncio.Event()
@@ -95,7 +96,15 @@ class Cycle:
         self._slots = slots
 
     def done(self, outcome: Outcome) -> None:
-        """An attempt has ended: its outcome goes with the next trip."""
+        """An attempt has ended: its outcome goes with the next trip, unless the store knows it already."""
+        if outcome.settled:
+            self._finished += 1
+            if self._paused:
+                self._settled.add(outcome.id)
+            self._something.set()
+            if self._awaited and (ended := self._awaited.ended([outcome])):
+                self._announce(Wake(ended=ended))
+            return
         partition = 0 if self._partitions == 1 else partition_of(outcome.id, self._partitions)
         self._outcomes.setdefault(partition, []).append(outcome)
         self._something.set()
@@ -155,7 +164,7 @@ class Cycle:
             rows = await self._store.jobs.running(self._session)
             # Asked afterwards: what has ended meanwhile is no longer in its slot, but its outcome is here.
             ours = {outcome.id for some in self._outcomes.values() for outcome in some}
-            ours.update(self._doubts)
+            ours.update(self._doubts, self._settled)
             ours |= self._slots.ids() if self._slots is not None else set()
             for row in rows:
                 if row.id not in ours:
@@ -163,6 +172,7 @@ class Cycle:
                     self.done(Outcome(row.id, row.fence, End.RELEASE))
         finally:
             self._paused = False
+            self._settled.clear()
             self._something.set()
 
     def _heat(self, partition: int, number: int) -> None:

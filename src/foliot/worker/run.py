@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import traceback
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from foliot.errors import Cancel, Retry, SoftTimeout
 from foliot.ids import Ids
 from foliot.model.definition import JobDefinition
 from foliot.model.job import STOPPED, ClaimedJob, End, Outcome
 from foliot.model.retry import Exponential, Fixed, ask
-from foliot.payload import check_json
 from foliot.schema import stored_definition
 from foliot.worker.invoke import Unfitting
 
 log = logging.getLogger("foliot.job")
-_encode = msgspec.json.Encoder().encode
 _PAUSE: Final = 1.0  # seconds, where not even the retry policy could be asked
 UNFITTING: Final = "unfitting_payload"
 _LONGEST_NOTE: Final = 1_000
@@ -60,21 +55,12 @@ class Elsewhere(Exception):
         self.traceback = traceback
 
 
-def success(job: ClaimedJob, result: Any, *, limit: int) -> Outcome:
-    """A result that cannot be stored is a failure of the attempt; raises what is wrong with it."""
-    if result is None:
-        return Outcome(job.id, job.fence)
-    if inspect.iscoroutine(result):
-        result.close()
-        raise TypeError("it returned a coroutine: make the function async, or await it inside")
-    encoded = _encode(result)
-    if len(encoded) > limit:
-        raise ValueError(f"the result has {len(encoded)} bytes, more than limits.result, {limit}")
-    try:
-        check_json(result, encoded)
-    except ValueError as error:
-        raise ValueError(f"the result cannot be kept: {error}") from None
-    return Outcome(job.id, job.fence, result=encoded)
+def settled(job: ClaimedJob, error: BaseException | None = None) -> Outcome:
+    """Of a job that its own transaction has ended: what its function did afterwards is only written down."""
+    if error is not None:
+        text, trace = describe(error)
+        log.error("job %s (%s) failed after its transaction: %s\n%s", job.id, job.kind, text, trace)
+    return Outcome(job.id, job.fence, settled=True)
 
 
 def failure(

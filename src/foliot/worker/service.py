@@ -22,6 +22,7 @@ from foliot.worker.notes import Notes, write_batch
 from foliot.worker.recycle import Recycling
 from foliot.worker.slots import Slots
 from foliot.worker.stage import DEFAULT_STAGE, Stage
+from foliot.worker.transaction import Desk
 
 log = logging.getLogger("foliot.worker")
 _RECONCILE_EVERY = 60.0
@@ -68,7 +69,8 @@ class Worker:
         self._notes = Notes(settings, clock, wake=self._hear_notes)
         self._noted = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._place = Place(session, clock, self._notes, {}, host.state)
+        self._desk = Desk(settings, session, clock=clock, ids=ids, tell=self._tell)
+        self._place = Place(session, clock, self._notes, {}, host.state, self._desk)
         self._recycling = Recycling(settings, clock, ids)
         self._moves = 0
         self._cycle = Cycle(
@@ -188,6 +190,7 @@ class Worker:
 
     async def close(self) -> None:
         await self._slots.close()
+        await self._desk.close()
 
     def abandon(self) -> None:
         """The session is lost: what it runs belongs to others. Stop it; nothing it says counts."""
@@ -224,6 +227,11 @@ class Worker:
             again = _RECONCILE_AGAIN if self._cycle.uncertain else _RECONCILE_EVERY
             self._cycle.uncertain = False
             self._reconcile_at = now + again
+
+    def _tell(self, wake: Wake) -> None:
+        """Of what a job's transaction has made ready; from any thread."""
+        with suppress(RuntimeError):  # the loop is closed: polling is the truth
+            self._loop.call_soon_threadsafe(self._host.announce, wake)
 
     def _hear_notes(self) -> None:
         """From any thread."""

@@ -27,7 +27,7 @@ from foliot.store.guest import GuestStore, at_once
 from foliot.store.open import make_transactions
 from foliot.store.port import Jobs, Wake, together
 from foliot.store.transaction import Parameters, Transactions, Work
-from foliot.worker.run import success
+from foliot.worker.success import success
 
 log = logging.getLogger("foliot.worker")
 T = TypeVar("T")
@@ -45,7 +45,7 @@ class Submittable(Protocol):
     def payload(self) -> bytes: ...
 
 
-class Stage(Enum):
+class Phase(Enum):
     NEW = "new"
     OPEN = "open"
     COMMITTED = "committed"
@@ -95,7 +95,7 @@ class Block:
         self._work: Work | None = None
         self._waits = False
         self._news = Wake()
-        self.stage = Stage.NEW
+        self.phase = Phase.NEW
         self.result: Any = None
 
     def __enter__(self) -> Transaction:
@@ -129,8 +129,8 @@ class Block:
 
     @property
     def work(self) -> Work:
-        if self._work is None or self.stage is not Stage.OPEN:
-            raise FoliotError(f"this transaction is not open: it is {self.stage.value}")
+        if self._work is None or self.phase is not Phase.OPEN:
+            raise FoliotError(f"this transaction is not open: it is {self.phase.value}")
         return self._work
 
     async def submit(self, prepared: Submittable) -> JobId:
@@ -150,11 +150,11 @@ class Block:
         self._news = together(self._news, wake)
 
     async def _begin(self, *, waits: bool) -> None:
-        if self.stage is not Stage.NEW:
+        if self.phase is not Phase.NEW:
             raise FoliotError("this transaction has been used: ask the job for another one")
         self._waits = waits
         self._work = await self._desk.transactions.begin(waits=waits)
-        self.stage = Stage.OPEN
+        self.phase = Phase.OPEN
 
     async def _end(self, error: BaseException | None) -> None:
         work = self.work
@@ -164,10 +164,10 @@ class Block:
             else:
                 await self._commit(work)
         finally:
-            if self.stage is not Stage.COMMITTED:
-                self.stage = Stage.ROLLED_BACK
+            if self.phase is not Phase.COMMITTED:
+                self.phase = Phase.ROLLED_BACK
                 await work.roll_back()
-        if self.stage is Stage.COMMITTED and self._news != Wake():
+        if self.phase is Phase.COMMITTED and self._news != Wake():
             self._desk.tell(self._news)
 
     def _explain(self, work: Work, error: BaseException) -> None:
@@ -197,7 +197,7 @@ class Block:
         except StoreUnavailable as error:
             if not error.unknown or not await self._has_settled(partition, outcome, error):
                 raise
-        self.stage = Stage.COMMITTED
+        self.phase = Phase.COMMITTED
 
     async def _has_settled(self, partition: int, outcome: Outcome, error: FoliotError) -> bool:
         log.warning("job %s: it is not known whether it was committed: %s", self._job.id, error)
