@@ -40,7 +40,7 @@ def _end(job: ClaimedJob, error: BaseException, **changes: Any) -> Outcome:
         (ValueError("no"), End.RETRY, "failed"),
         (TimedOut("late"), End.RETRY, "timed_out"),
         (Retry(), End.RETRY, "failed"),
-        (Requested(), End.CANCEL, "requested"),
+        (Requested(), End.RETRY, "cancelled"),  # the store knows that no other attempt follows
         (Cancel("enough"), End.CANCEL, "enough"),
         (Cancel(), End.CANCEL, "handler"),
         (Interrupted("stopped"), End.RETRY, "interrupted"),
@@ -65,7 +65,7 @@ def test_the_last_attempt_that_fails_is_the_end(job: ClaimedJob, error: BaseExce
 
 def test_interruptions_and_requests_are_not_attempts(job: ClaimedJob) -> None:
     assert _end(job, Interrupted("stopped"), attempt=5).end is End.RETRY
-    assert _end(job, Requested(), attempt=5).end is End.CANCEL
+    assert _end(job, Requested(), attempt=5).end is End.RETRY
 
 
 def test_losses_have_a_limit_of_their_own(job: ClaimedJob) -> None:
