@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from foliot.errors import InvalidValue
-from foliot.ids import Ids, JobId
+from foliot.ids import Ids
 from foliot.model.audit import Deed
 from foliot.store.searching import Record
 
@@ -27,10 +27,10 @@ class Author:
         return Deed(self._ids.job(), self.name, action, target, detail)
 
     def each(self, action: str, **detail: Any) -> Record:
-        """One entry for each job that was changed."""
+        """One entry for each job, queue or session that was changed."""
 
-        def record(ids: Sequence[JobId]) -> list[Deed]:
-            return [self.deed(action, id, **detail) for id in ids]
+        def record(changed: Sequence[str]) -> list[Deed]:
+            return [self.deed(action, target, **detail) for target in changed]
 
         return record
 

@@ -136,7 +136,7 @@ class Bulk:
 def _record(deed: Deed, before: int) -> Record:
     """The same entry with every batch, each time with how many there are by then."""
 
-    def record(ids: Sequence[JobId]) -> list[Deed]:
+    def record(ids: Sequence[str]) -> list[Deed]:
         detail = {**deed.detail, "count": before + len(ids)}
         return [msgspec.structs.replace(deed, detail=detail)] if ids else []
 

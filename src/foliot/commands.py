@@ -168,7 +168,9 @@ async def workers(store: Store, *, lost: bool = False) -> list[Session]:
     return [session for session in await store.sessions.all() if lost or session.live]
 
 
-async def drain(store: Store, names: Sequence[str] = ()) -> list[Session]:
+async def drain(
+    store: Store, names: Sequence[str] = (), *, by: Author | None = None
+) -> list[Session]:
     """Ask workers to finish what they run and end: those named by the beginning of their id, by host or by host:pid;
     without names, all. Returns them. They notice it with their next beat, and nobody starts them again."""
     live = [session for session in await workers(store) if session.concurrency]
@@ -176,7 +178,8 @@ async def drain(store: Store, names: Sequence[str] = ()) -> list[Session]:
     for name in names:
         if not any(session.is_called(name) for session in live):
             raise InvalidValue("worker", name, "is no live worker", hint="see: foliot workers list")
-    found = await store.sessions.drain([session.id for session in chosen])
+    record = None if by is None else by.each("drain")
+    found = await store.sessions.drain([session.id for session in chosen], record=record)
     return [session for session in chosen if session.id in set(found)]
 
 

@@ -176,13 +176,13 @@ def _missing(facts: Facts) -> str | None:
     workers = [s for s in workers if not s.queues or job.queue in s.queues]
     if not workers:
         return f"no live worker serves the queue {job.queue!r}"
-    able = [s for s in workers if set(job.requires).issubset(getattr(s, "capabilities", ()))]
+    able = [s for s in workers if set(job.requires).issubset(s.capabilities)]
     if not able:
         needs = ", ".join(job.requires)
         return f"no live worker of the queue {job.queue!r} has what it requires: {needs}"
     if not any(job.kind in s.kinds for s in able):
         return f"no live worker of the queue {job.queue!r} knows the kind {job.kind!r}"
-    if all(getattr(s, "drain", False) for s in able):
+    if all(s.drain for s in able):
         return "every worker that could run it is draining"
     return None
 

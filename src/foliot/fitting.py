@@ -11,7 +11,7 @@ from foliot.bulk import among
 from foliot.filter import Filter
 from foliot.ids import JobId
 from foliot.model.job import Job, JobState
-from foliot.registry import Registry
+from foliot.registry import Registry, upgraded
 from foliot.search import LONGEST_PAGE, list_jobs
 from foliot.store.port import Store
 
@@ -70,8 +70,8 @@ def problem_of(registry: Registry, job: Job) -> str | None:
     if definition is None:
         return "unknown kind"
     try:
-        definition.decode(job.payload)
-    except (ValueError, RecursionError) as error:
+        definition.decode(upgraded(definition, job.payload, job.extras.version))
+    except Exception as error:  # noqa: BLE001 - an upgrade may raise anything
         return f"unfitting payload: {error}"
     return None
 

@@ -32,6 +32,7 @@ from foliot.payload import check_json
 
 log = logging.getLogger("foliot.registry")
 _encode = msgspec.json.Encoder().encode
+_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 _PLAIN = (str, int, float, bool, bytes, type(None), tuple, frozenset)
 
 
@@ -196,6 +197,21 @@ def bind(definition: JobDefinition, args: tuple[Any, ...], kwargs: dict[str, Any
             hint=f"it takes {signature_of(definition.function)}",
         ) from error
     return payload
+
+
+def upgraded(definition: JobDefinition, payload: bytes, version: int) -> bytes:
+    """A payload of an earlier version as the definition takes it now. Raises ValueError, or what an upgrade raises."""
+    if version == definition.version:
+        return payload
+    if version > definition.version:
+        raise ValueError(f"it has version {version}, newer than this one, {definition.version}")
+    arguments = _decode_object(payload)
+    for step in range(version, definition.version):
+        upgrade = definition.upgrades.get(step)
+        if upgrade is None:
+            raise ValueError(f"nothing upgrades it from version {step} to {step + 1}")
+        arguments = upgrade(arguments)
+    return _encode(arguments)
 
 
 def caller(definition: JobDefinition) -> Callable[[msgspec.Struct], Any]:

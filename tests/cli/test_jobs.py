@@ -16,7 +16,9 @@ import pytest
 
 from foliot.cli.main import main
 from foliot.ids import JobId
-from foliot.model.job import End, More
+from foliot.model.job import End, Extras, More
+from foliot.model.note import LogLine, NewLine
+from foliot.store.port import Store
 from support.stores import World
 
 pytestmark = [
@@ -142,6 +144,42 @@ async def test_a_job_is_explained(world: World, run: Run) -> None:
     assert json.loads(run("jobs", "explain", id, "--json")[1])["why"] == "no worker is alive"
 
 
+async def test_the_log_of_a_job_is_shown_and_cannot_drive_the_terminal(
+    world: World, run: Run
+) -> None:
+    id = await bury(world)
+    at = world.clock.now()
+    said = ["one\nand more", "\x1b[2Jtwo"]
+    lines = [NewLine(id, 1, n, 1, at, "INFO", "shop", text) for n, text in enumerate(said, 1)]
+    await world.store.logs.write(world.partition, lines)
+    when = at.isoformat(sep=" ", timespec="seconds").replace("+00:00", "Z")
+    expected = [f"{when} INFO     shop: one", "    and more", f"{when} INFO     shop: \\x1b[2Jtwo"]
+    assert run("jobs", "logs", id)[1].splitlines() == expected
+    assert run("jobs", "logs", id, "--follow")[1].splitlines() == expected
+    answer = json.loads(run("jobs", "logs", id, "--json")[1])
+    assert [line["message"] for line in answer["lines"]] == said
+    followed = run("jobs", "logs", id, "--json", "--follow")[1].splitlines()
+    assert [json.loads(line)["message"] for line in followed] == said
+
+
+async def test_a_log_is_followed_until_the_job_has_ended(
+    world: World, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foliot.cli.jobs._LOOK", 0.01)
+    id = await world.submit()
+    looks: list[int] = []
+
+    async def end(store: Store, job: str) -> list[LogLine]:
+        looks.append(len(looks))
+        if len(looks) == 2:
+            await store.jobs.cancel(world.partition, [id])
+        return [LogLine(1, n, world.clock.now(), "INFO", "shop", f"line {n}") for n in looks]
+
+    monkeypatch.setattr("foliot.commands.logs", end)
+    _, out, _ = run("jobs", "logs", id, "--follow")
+    assert [line.rpartition(": ")[2] for line in out.splitlines()] == ["line 0", "line 1", "line 2"]
+
+
 async def test_jobs_are_cancelled_by_id(world: World, run: Run) -> None:
     first, second = await world.submit(), await world.submit()
     assert run("jobs", "cancel", first, "--dry-run")[1] == "would be cancelled: 1\n"
@@ -227,6 +265,13 @@ app = Foliot()
 @app.job
 def echo(number: int = 0) -> int:
     return number
+
+@app.job(version=2)
+def grow(to: str) -> None: ...
+
+@grow.upgrade(1)
+def from_one(payload):
+    return {"to": payload["recipient"]}
 """
 
 
@@ -254,6 +299,22 @@ async def test_a_pipeline_learns_what_an_app_could_not_run(
     assert found["unfitting payload"]["examples"] == wrong[::-1]
     assert found["unknown kind"]["count"] == 2
     assert unknown in found["unknown kind"]["examples"]
+
+
+async def test_a_check_brings_older_payloads_up_to_date(
+    world: World, run: Run, checked_app: None
+) -> None:
+    more = More(extras=Extras(version=2))
+    await world.submit(kind="grow", payload=b'{"recipient": "ada"}')
+    await world.submit(kind="grow", payload=b'{"to": "ada"}', more=more)
+    assert run("check", "checked_app.py:app")[0] == 0
+    await world.submit(kind="grow", payload=b'{"reader": "ada"}')
+    await world.submit(kind="grow", payload=b'{"recipient": "ada"}', more=more)
+    await world.submit(kind="grow", payload=b"{}", more=More(extras=Extras(version=3)))
+    code, out, _ = run("check", "checked_app.py:app", "--json")
+    assert code == 1
+    found = [(one["version"], one["count"]) for one in json.loads(out)["unfit"]]
+    assert found == [(1, 1), (2, 1), (3, 1)]
 
 
 async def test_a_check_that_is_not_complete_says_so(

@@ -12,6 +12,7 @@ import pytest
 from foliot.ids import JobId
 from foliot.model.audit import Deed
 from foliot.model.job import End, Extras, JobState, More
+from foliot.model.note import NewLine
 from foliot.store.searching import Record, Retried
 from support.stores import World
 
@@ -30,7 +31,7 @@ async def bury(world: World, **fields: object) -> JobId:
 
 
 def told(world: World, action: str = "retry") -> Record:
-    def record(ids: Sequence[JobId]) -> list[Deed]:
+    def record(ids: Sequence[str]) -> list[Deed]:
         return [Deed(world.ids.job(), "ada@here", action, id, {"n": 1}) for id in ids]
 
     return record
@@ -156,11 +157,16 @@ async def test_who_has_to_be_compared_with_others_is_held_for_admission(world: W
     assert (job.state, job.reason) == (JobState.HELD, "admission")
 
 
-async def test_a_purged_job_is_gone_with_its_attempts(world: World) -> None:
+async def test_a_purged_job_is_gone_with_its_attempts_and_its_log(world: World) -> None:
     id, other = await bury(world), await bury(world)
+    at = world.clock.now()
+    lines = [NewLine(one, 1, 1, 1, at, "INFO", "shop", "hello") for one in (id, other)]
+    await world.store.logs.write(world.partition, lines)
     assert await world.store.dead.purge(world.partition, [id], record=told(world, "purge")) == [id]
     assert await world.store.jobs.get(id) is None
     assert await world.attempts(id) == []
+    assert await world.store.logs.all(id) == []
+    assert [line.message for line in await world.store.logs.all(other)] == ["hello"]
     assert await world.state(other) is JobState.DEAD
     assert len(await world.attempts(other)) == 2
 
@@ -183,7 +189,7 @@ async def test_what_was_done_is_written_down_with_it(world: World) -> None:
 async def test_an_act_that_cannot_be_written_down_is_not_done(world: World) -> None:
     id = await bury(world)
 
-    def broken(ids: Sequence[JobId]) -> list[Deed]:
+    def broken(ids: Sequence[str]) -> list[Deed]:
         raise RuntimeError("no ink")
 
     with pytest.raises(RuntimeError, match="no ink"):

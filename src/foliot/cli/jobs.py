@@ -11,10 +11,12 @@ from foliot.cli.ask import ask
 from foliot.cli.options import DEFAULT_OPTIONS, Options
 from foliot.cli.output import print_json, printable
 from foliot.cli.selection import DEFAULT_SELECTION, Selection, Words, read_filter, resolve
-from foliot.cli.shape import job_to_json, print_job, print_jobs
+from foliot.cli.shape import job_to_json, print_job, print_jobs, print_line
 
 if TYPE_CHECKING:
     from foliot.store.port import Store
+
+_LOOK = 0.5  # seconds between two looks at a log that is followed
 
 
 def list_jobs(
@@ -152,3 +154,48 @@ def explain(id: str, *, options: Options = DEFAULT_OPTIONS) -> None:
     else:
         for line in str(explanation).splitlines():
             print(printable(line))
+
+
+def logs(
+    id: str,
+    *,
+    follow: Annotated[bool, Parameter(negative="")] = False,
+    options: Options = DEFAULT_OPTIONS,
+) -> None:
+    """Show what a job has logged, in all its attempts.
+
+    Parameters
+    ----------
+    id
+        Its id, or the beginning of it.
+    follow
+        Go on until the job has ended; in JSON, one object a line.
+    """
+    from foliot import commands
+    from foliot.clock import SystemClock
+    from foliot.model.note import LogLine
+
+    clock = SystemClock()
+
+    async def question(store: Store) -> list[LogLine]:
+        known = await resolve(store, id)
+        job = await commands.get(store, known)
+        lines = await commands.logs(store, known)
+        told = 0
+        while follow:
+            for line in lines[told:]:
+                print_line(line, json=options.json)
+            told = len(lines)
+            if job.state.final:
+                break
+            await clock.sleep(_LOOK)
+            job = await commands.get(store, known)
+            lines = await commands.logs(store, known)
+        return lines
+
+    lines = ask(options, question)
+    if options.json and not follow:
+        print_json({"lines": lines})
+    elif not follow:
+        for line in lines:
+            print_line(line, json=False)

@@ -13,6 +13,7 @@ from foliot.cli.output import print_table, printable
 if TYPE_CHECKING:
     from foliot.model.audit import Entry
     from foliot.model.job import Attempt, Job
+    from foliot.model.note import LogLine
 
 _HEADERS = ("id", "state", "kind", "queue", "attempt", "created", "about")
 
@@ -84,6 +85,17 @@ def print_document(name: str, document: bytes) -> None:
     print(f"{name + ':':<15} {printable(first)}")
     for line in rest:
         print(f"{'':<15} {printable(line)}")
+
+
+def print_line(line: LogLine, *, json: bool) -> None:
+    """Each as soon as it is known: whoever follows a log wants to see it now."""
+    if json:
+        print(msgspec.json.encode(line).decode(), flush=True)
+        return
+    first, *rest = line.message.splitlines() or [""]
+    print(printable(f"{show_time(line.at)} {line.level:<8} {line.logger}: {first}"), flush=True)
+    for more in rest:
+        print(f"    {printable(more)}", flush=True)
 
 
 def _fields(job: Job) -> Iterator[tuple[str, str]]:

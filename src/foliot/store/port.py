@@ -271,7 +271,9 @@ class Sessions(Protocol):
 
     async def all(self) -> list[Session]: ...
 
-    async def drain(self, ids: Sequence[SessionId]) -> list[SessionId]:
+    async def drain(
+        self, ids: Sequence[SessionId], *, record: Record | None = None
+    ) -> list[SessionId]:
         """Ask live sessions to finish what they run and end. Returns those that were found."""
         ...
 

@@ -21,8 +21,8 @@ FIRST_ID: Final = JobId("00000000-0000-0000-0000-000000000000")
 LAST_ID: Final = JobId("ffffffff-ffff-ffff-ffff-ffffffffffff")
 TABLES: Final[tuple[Table, ...]] = ("jobs", "history", "dead")
 
-# What to write down of an act, once it is known which jobs it has changed.
-Record = Callable[[Sequence[JobId]], Sequence[Deed]]
+# What to write down of an act, once it is known which jobs (by id), queues (by name) or sessions it has changed.
+Record = Callable[[Sequence[str]], Sequence[Deed]]
 
 
 class Search(Protocol):

@@ -10,21 +10,19 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Generator
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from foliot.errors import SoftTimeout
 from foliot.model.definition import JobDefinition
 from foliot.model.job import ClaimedJob
-from foliot.registry import Registry, caller
+from foliot.registry import Registry, caller, upgraded
 from foliot.worker.context import CurrentJob
 
 # Of an async function, a coroutine.
 Invoke = Callable[[CurrentJob, ClaimedJob], Any]
 _Inner = Callable[[CurrentJob, Any], Any]
-_decode_object: Final = msgspec.json.Decoder(dict[str, Any]).decode
-_encode: Final = msgspec.json.Encoder().encode
 
 
 class Unfitting(Exception):
@@ -69,7 +67,7 @@ def fitter(definition: JobDefinition) -> Callable[[ClaimedJob], Any]:
         try:
             if version == 1 and job.more is None:
                 return decode(job.payload)
-            return decode(_upgraded(definition, job))
+            return decode(upgraded(definition, job.payload, job.facts.extras.version))
         except Exception as error:
             raise Unfitting(f"{type(error).__name__}: {error}") from error
 
@@ -118,18 +116,3 @@ def _around(one: Callable[..., Any], inner: _Inner) -> _Inner:
         return one(current, lambda: inner(current, arguments))
 
     return call
-
-
-def _upgraded(definition: JobDefinition, job: ClaimedJob) -> bytes:
-    version = job.facts.extras.version
-    if version == definition.version:
-        return job.payload
-    if version > definition.version:
-        raise ValueError(f"it has version {version}, newer than this one, {definition.version}")
-    payload = _decode_object(job.payload)
-    for step in range(version, definition.version):
-        upgrade = definition.upgrades.get(step)
-        if upgrade is None:
-            raise ValueError(f"nothing upgrades it from version {step} to {step + 1}")
-        payload = upgrade(payload)
-    return _encode(payload)

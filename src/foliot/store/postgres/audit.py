@@ -8,7 +8,6 @@ from typing import Final
 import msgspec
 
 from foliot.clock import Clock
-from foliot.ids import JobId
 from foliot.model.audit import Deed, Entry
 from foliot.store import rows
 from foliot.store.postgres.arrays import texts, words
@@ -38,13 +37,15 @@ class PostgresAudit:
 
 
 async def act_by_hand(
-    connections: Transacting, steps: Sequence[Step], record: Record, clock: Clock
+    connections: Transacting, steps: Sequence[Step], record: Record | None, clock: Clock
 ) -> Rows:
     """All steps, of which the first tells by its rows what was changed, and what is to be written down of that."""
+    if record is None:
+        return (await connections.transact(steps))[0]
 
     async def talk(ask: Ask) -> Rows:
         first, *_ = [await ask(step) for step in steps]
-        for step in audit_steps(record([JobId(row[0]) for row in first]), clock):
+        for step in audit_steps(record([row[0] for row in first]), clock):
             await ask(step)
         return first
 

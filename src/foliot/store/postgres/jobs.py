@@ -100,10 +100,7 @@ class PostgresJobs:
     ) -> dict[JobId, JobState]:
         values = {"partition": partition, "ids": words(ids), "now": self._now()}
         steps = [Step(SQL["request_cancel"], values), Step(SQL["cancel_jobs"], values)]
-        if record is None:
-            found, _ = await self._connections.transact(steps)
-        else:
-            found = await act_by_hand(self._connections, steps, record, self._clock)
+        found = await act_by_hand(self._connections, steps, record, self._clock)
         return {JobId(id): JobState(state) for id, state in found}
 
     async def admit(self, partition: int, *, limit: int) -> list[int]:

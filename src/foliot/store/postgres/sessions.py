@@ -19,7 +19,9 @@ from foliot.store import rows
 from foliot.store.leasing import choose_leases
 from foliot.store.port import IDLE, Extended, Load
 from foliot.store.postgres.arrays import numbers, texts, words
+from foliot.store.postgres.audit import act_by_hand
 from foliot.store.postgres.connection import Connections, Rows, Step, Values
+from foliot.store.searching import Record
 from foliot.store.sql import load_statements
 
 SQL: Final = load_statements("foliot.store.postgres", "sessions.sql")
@@ -60,9 +62,12 @@ class PostgresSessions:
         )
         return [rows.session(row, rows.as_is, tuple) for row in found]
 
-    async def drain(self, ids: Sequence[SessionId]) -> list[SessionId]:
+    async def drain(
+        self, ids: Sequence[SessionId], *, record: Record | None = None
+    ) -> list[SessionId]:
         values: Values = {"ids": words(ids), "now": self._clock.now_for_store()}
-        [found] = await self._connections.transact([Step(SQL["drain_sessions"], values)])
+        steps = [Step(SQL["drain_sessions"], values)]
+        found = await act_by_hand(self._connections, steps, record, self._clock)
         return [SessionId(row[0]) for row in found]
 
     async def prune(self) -> int:

@@ -9,7 +9,7 @@ from typing import Final
 from foliot.clock import Clock
 from foliot.model.audit import Deed, Entry
 from foliot.store import rows
-from foliot.store.searching import LAST_ID
+from foliot.store.searching import LAST_ID, Record
 from foliot.store.sqlite.batches import Values, execute, load_parts, to_json
 from foliot.store.sqlite.connection import Connections
 from foliot.store.sqlite.times import from_microseconds, store_now
@@ -34,6 +34,14 @@ class SqliteAudit:
         name = "list_audit" if target is None else "list_audit_of"
         found = await self._connections.read(lambda c: execute(c, SQL[name], values))
         return [rows.entry(row, from_microseconds) for row in found]
+
+
+def write_record(
+    connection: Connection, record: Record | None, changed: Sequence[str], *, now: int
+) -> None:
+    """What is to be written down of what was changed, in the same transaction."""
+    if record is not None:
+        write_audit(connection, record(changed), now=now)
 
 
 def write_audit(connection: Connection, deeds: Sequence[Deed], *, now: int) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 from foliot.clock import Clock
 from foliot.ids import JobId
 from foliot.store.searching import Record, Retried
-from foliot.store.sqlite.audit import write_audit
+from foliot.store.sqlite.audit import write_record
 from foliot.store.sqlite.batches import Values, execute, load_parts, to_json
 from foliot.store.sqlite.connection import Connections
 from foliot.store.sqlite.times import store_now
@@ -43,7 +43,7 @@ class SqliteDead:
             taken: dict[JobId, JobId | None] = dict(
                 execute(connection, SQL["find_key_holders"], values)
             )
-            write_audit(connection, record(list(lanes)), now=now)
+            write_record(connection, record, list(lanes), now=now)
             return Retried(lanes, taken)
 
         return await self._connections.transact(run)
@@ -53,7 +53,7 @@ class SqliteDead:
 
         def run(connection: Connection) -> list[JobId]:
             gone = [JobId(row[0]) for row in execute(connection, SQL["purge_dead_jobs"], values)]
-            write_audit(connection, record(gone), now=store_now(self._clock))
+            write_record(connection, record, gone, now=store_now(self._clock))
             return gone
 
         return await self._connections.transact(run)

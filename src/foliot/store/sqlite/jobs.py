@@ -17,7 +17,7 @@ from foliot.store.batches import by_partition
 from foliot.store.port import Cycle, Peek, Reaped, RunningJob, Share
 from foliot.store.searching import Record
 from foliot.store.sql import JOB_FILES
-from foliot.store.sqlite.audit import write_audit
+from foliot.store.sqlite.audit import write_record
 from foliot.store.sqlite.batches import (
     Rows,
     Values,
@@ -103,8 +103,7 @@ class SqliteJobs:
             values: Values = {"partition": partition, "ids": named, "now": now}
             found = execute(connection, SQL["request_cancel"], values)
             execute(connection, SQL["cancel_jobs"], values)
-            if record is not None:
-                write_audit(connection, record([row[0] for row in found]), now=now)
+            write_record(connection, record, [row[0] for row in found], now=now)
             return found
 
         found = await self._connections.transact(run)

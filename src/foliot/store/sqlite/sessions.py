@@ -18,6 +18,8 @@ from foliot.model.session import NewSession, Session
 from foliot.store import rows
 from foliot.store.leasing import Choice, choose_leases
 from foliot.store.port import IDLE, Extended, Load
+from foliot.store.searching import Record
+from foliot.store.sqlite.audit import write_record
 from foliot.store.sqlite.batches import Rows, Values, execute, load_parts, to_json
 from foliot.store.sqlite.connection import Connections
 from foliot.store.sqlite.file import begin, explain, impatient, roll_back
@@ -63,12 +65,19 @@ class SqliteSessions:
         )
         return [rows.session(row, from_microseconds, _decode_names) for row in found]
 
-    async def drain(self, ids: Sequence[SessionId]) -> list[SessionId]:
+    async def drain(
+        self, ids: Sequence[SessionId], *, record: Record | None = None
+    ) -> list[SessionId]:
         named = to_json(list(ids))
-        found = await self._connections.transact(
-            lambda c: execute(c, SQL["drain_sessions"], {"ids": named, "now": self._now()})
-        )
-        return [SessionId(row[0]) for row in found]
+
+        def run(connection: Connection) -> list[SessionId]:
+            now = self._now()
+            found = execute(connection, SQL["drain_sessions"], {"ids": named, "now": now})
+            drained = [SessionId(row[0]) for row in found]
+            write_record(connection, record, drained, now=now)
+            return drained
+
+        return await self._connections.transact(run)
 
     async def prune(self) -> int:
         find, prune = SQL["prune_sessions"]
