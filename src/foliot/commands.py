@@ -233,4 +233,7 @@ def _news(store: Store | GuestStore, jobs: Sequence[NewJob]) -> Wake:
 
 
 def _is_later(job: NewJob) -> bool:
-    return job.run_at is not None or job.delay is not None
+    """Whether somebody has to make it ready: at its time, or by comparing it with others."""
+    more = job.more
+    compared = more is not None and (more.ordering_key or more.fair_key) is not None
+    return compared or job.run_at is not None or job.delay is not None

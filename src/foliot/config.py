@@ -85,7 +85,15 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
         int, Whole('child processes for jobs with executor="process"', "4", 1, 1024)
     ] = 2
     queues: Annotated[
-        tuple[str, ...], Names("queues to work for; none named means all", "mail,reports")
+        tuple[str, ...],
+        Names(
+            "queues to work for, with weights; none named means all",
+            "mail=3,reports",
+            weighted=True,
+        ),
+    ] = ()
+    capabilities: Annotated[
+        tuple[str, ...], Names("what this worker can do that not all can", "gpu,region:eu")
     ] = ()
     capabilities: Annotated[
         tuple[str, ...], Names("what this worker can do that not all can", "gpu,region:eu")

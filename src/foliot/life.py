@@ -15,6 +15,7 @@ from foliot.clock import Clock
 from foliot.config import Settings
 from foliot.errors import StoreUnavailable
 from foliot.ids import Ids
+from foliot.model.lane import weights_of
 from foliot.model.session import NewSession
 from foliot.registry import Registry
 from foliot.scheduler.service import Scheduler
@@ -81,7 +82,7 @@ class Life:
             host=socket.gethostname(),
             pid=os.getpid(),
             version=__version__,
-            queues=own.queues,
+            queues=tuple(weights_of(own.queues)),
             kinds=kinds,
             duties=self._role.duties,
             capabilities=own.capabilities,

@@ -16,6 +16,7 @@ from foliot.units import read_duration, read_size, show_duration, show_size
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,199}")  # of queues, kinds and the like
 _WHOLE = re.compile(r"[+-]?\d{1,18}", re.ASCII)
+_WEIGHT = re.compile(r"[1-9]\d{0,2}", re.ASCII)
 _BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _LONGEST_TEXT = 2048
 
@@ -127,7 +128,9 @@ class Choice(Setting, frozen=True):
 
 
 class Names(Setting, frozen=True):
-    """A list of names; as text, separated by commas."""
+    """A list of names; as text, separated by commas. With `weighted`, each may have a weight: mail=3."""
+
+    weighted: bool = False
 
     @property
     def literal(self) -> str:
@@ -138,16 +141,23 @@ class Names(Setting, frozen=True):
             given = [part.strip() for part in given.split(",")]
         if not isinstance(given, list | tuple):
             raise ValueError("is not a list of names")
-        for name in given:
-            if not isinstance(name, str) or not name.strip():
-                raise ValueError("holds an empty name or something that is no text")
-            if not NAME.fullmatch(name):
-                raise ValueError(
-                    "holds a name that is not 1 to 200 letters, digits, and any of _ . : -"
-                )
-        if len(set(given)) < len(given):
+        names = [self._name(item) for item in given]
+        if len(set(names)) < len(names):
             raise ValueError("holds the same name twice")
         return tuple(given)
+
+    def _name(self, given: object) -> str:
+        """Without its weight."""
+        if not isinstance(given, str) or not given.strip():
+            raise ValueError("holds an empty name or something that is no text")
+        name, equals, weight = given.partition("=") if self.weighted else (given, "", "")
+        if not NAME.fullmatch(name):
+            raise ValueError(
+                "holds a name that is not 1 to 200 letters, digits, and any of _ . : -"
+            )
+        if equals and not _WEIGHT.fullmatch(weight):
+            raise ValueError("holds a weight that is not a whole number from 1 to 999")
+        return name
 
     def show(self, value: object) -> str:
         return (", ".join(value) if isinstance(value, tuple) else str(value)) or "none"

@@ -19,7 +19,7 @@ from foliot.model.job import ClaimedJob, NewJob
 from foliot.store.postgres import jobs as postgres_jobs
 from foliot.store.postgres import sessions as postgres_sessions
 from foliot.store.postgres import upkeep as postgres_upkeep
-from foliot.store.postgres.connection import Connections, Rows, Step
+from foliot.store.postgres.connection import Connections, Line, Rows, Step
 from foliot.store.sql import parse_statement
 from foliot.store.sqlite import claim as sqlite_claim
 from foliot.store.sqlite import connection as sqlite_connection
@@ -141,8 +141,7 @@ def resend_with_a_new_id(patch: pytest.MonkeyPatch) -> None:
 def answer_before_commit_in_postgres(patch: pytest.MonkeyPatch) -> None:
     """And the power fails in between."""
 
-    async def attempt(self: Connections, steps: Sequence[Step]) -> list[Rows]:
-        connection = await self._pool.getconn()
+    async def run(self: Connections, connection: Line, steps: Sequence[Step]) -> list[Rows]:
         await connection.execute("BEGIN")
         answers: list[Rows] = []
         for step in steps:
@@ -151,10 +150,9 @@ def answer_before_commit_in_postgres(patch: pytest.MonkeyPatch) -> None:
             await cursor.execute(step.statement.numbered, values, binary=True)
             answers.append(await cursor.fetchall() if cursor.description else [])
         await connection.close()
-        await self._pool.putconn(connection)
         return answers
 
-    patch.setattr(Connections, "_attempt", attempt)
+    patch.setattr(Connections, "_run", run)
 
 
 def answer_before_commit_in_sqlite(patch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from foliot.ids import JobId, SessionId
@@ -228,6 +229,8 @@ class Model:
             row.timeout,
             linked=False,
             lane=row.lane,
+            priority=row.priority,
+            more=None if row.key is None else msgspec.json.encode({"key": row.key}).decode(),
         )
 
     def running(self, session: SessionId) -> list[RunningJob]:

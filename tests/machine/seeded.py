@@ -122,8 +122,8 @@ BUGS: Final = [
         both=[
             (
                 "submit_jobs",
-                "n.priority, n.priority, n.max_attempts",
-                "0, n.priority, n.max_attempts",
+                "CASE n.strategy WHEN 0 THEN n.priority ELSE 0 END",
+                "0",
             )
         ],
     ),

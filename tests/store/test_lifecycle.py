@@ -53,6 +53,9 @@ class Subject:
         await self.world.admit()
         await self.world.store.jobs.admit_kinds(self.world.partition, ["echo"])
 
+    async def hold(self) -> None:
+        await self.world.store.admission.hold_kinds(self.world.partition, ["other"], limit=10)
+
     async def pass_deadline(self) -> None:
         self.world.clock.advance(10_000)
         await self.world.reap()
@@ -71,6 +74,7 @@ async def _flagged(subject: Subject, act: Act) -> None:
 
 ACTS: dict[str, dict[str, Act]] = {
     "admit": {"admit": lambda s: s.admit()},
+    "hold": {"nobody knows its kind": lambda s: s.hold()},
     "cancel": {"cancel": lambda s: s.world.cancel(s.id)},
     "claim": {"claim": lambda s: s.world.claim(s.session)},
     "finish": {
@@ -99,7 +103,13 @@ ACTS: dict[str, dict[str, Act]] = {
 }
 # Only a retry with a backoff would lead there from reaping; the store sends what it takes back to ready.
 # A retry leads to held where the job has an ordering key or its queue is served round robin: test_dead.py.
-NOT_TAKEN = {("running", "reap", "scheduled"), ("dead", "retry", "held")}
+# Where jobs wait for a turn or for an earlier one, test_order.py and test_turns.py show it.
+NOT_TAKEN = {
+    ("running", "reap", "scheduled"),
+    ("dead", "retry", "held"),
+    ("scheduled", "admit", "held"),
+    ("held", "admit", "scheduled"),
+}
 
 
 async def _bring(world: World, state: JobState) -> Subject:

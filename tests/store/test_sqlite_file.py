@@ -180,6 +180,9 @@ async def test_no_statement_on_the_way_of_a_job_scans_a_table(tmp_path: Path) ->
     await upgrade(url_of(tmp_path / "f.db"))
     connection = sqlite3.connect(tmp_path / "f.db")
     connection.execute("CREATE TEMP TABLE foliot_fates (place INTEGER PRIMARY KEY, why, fate)")
+    connection.execute(
+        "CREATE TEMP TABLE foliot_places (place INTEGER PRIMARY KEY, lane, fair_key, head, rank, ends)"
+    )
     whole = {"count_jobs"}
     for name, parts in load_parts(*JOB_FILES).items():
         for part in parts:
@@ -188,6 +191,7 @@ async def test_no_statement_on_the_way_of_a_job_scans_a_table(tmp_path: Path) ->
             )
             values |= dict.fromkeys(("queue", "quota", "small", "session", "sessions", "grace"))
             values |= dict.fromkeys(("outcomes", "limit", "loss_limit", "kinds", "partitions"))
+            values |= dict.fromkeys(("namespace", "key", "orders", "turn"))
             plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {part}", values)]
             # To walk the ready or running ones in order is how the first of them is found.
             scans = [

@@ -31,6 +31,8 @@ ONLY_POSTGRES = {
     "lock_jobs": "there is one writer, so nobody waits crosswise",
     "lock_dead_jobs": "the same",
     "limit_search": "the time is looked at between steps",
+    "lock_orders": "there is one writer, so nobody admits beside it",
+    "lock_turns": "the same",
     "prune_default_history": "what no day was made for",
     "prune_attempts": "in SQLite they go with their job's history",
     "count_dead_tuples": "freed pages are used again by themselves",
@@ -46,9 +48,7 @@ ONLY_SQLITE = {
     "record_attempts": "the same",
     "prune_history": "there are no days to drop",
 }
-TABLES = (
-    "jobs|history|history_default|dead|attempts|queues|sessions|leases|migrations|definitions|keys"
-)
+TABLES = "fair|turns|jobs|history|history_default|dead|attempts|queues|sessions|leases|migrations|definitions|keys"
 
 
 def names(package: str, file: str) -> list[str]:

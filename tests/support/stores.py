@@ -18,6 +18,7 @@ from foliot.ids import SLOTS, Ids, JobId, SessionId, partition_of
 from foliot.model.job import Attempt, ClaimedJob, End, Job, JobState, NewJob, Outcome
 from foliot.model.lane import lane_of
 from foliot.model.session import NewSession
+from foliot.store.admission import Admitted
 from foliot.store.open import open_store, upgrade_store
 from foliot.store.port import Reaped, Share, Store
 from foliot.testing.clock import ManualClock
@@ -69,6 +70,9 @@ DELETE FROM foliot.jobs;
 DELETE FROM foliot.history;
 DELETE FROM foliot.dead;
 DELETE FROM foliot.attempts;
+DELETE FROM foliot.fair;
+DELETE FROM foliot.turns;
+DELETE FROM foliot.definitions;
 DELETE FROM foliot.queues;
 DELETE FROM foliot.keys;
 DELETE FROM foliot.definitions;
@@ -210,12 +214,17 @@ class World:
     async def claim(
         self, session: SessionId, room: int = 100, *, queues: Sequence[str] = ("default",)
     ) -> list[ClaimedJob]:
-        shares = [Share(lane_of(queue), room) for queue in queues]
+        shares = [share for queue in queues for share in await self._shares(queue, room)]
         cycle = await self.store.jobs.finish_and_claim(
             self.partition, session, shares=shares, room=room
         )
         assert cycle.refused == []
         return cycle.claimed
+
+    async def _shares(self, queue: str, room: int) -> list[Share]:
+        """The lane that clients know, unless the queue is served in another order."""
+        lanes = [lane for _, lane in (await self.store.jobs.peek()).ready if lane.queue == queue]
+        return [Share(lane, room) for lane in lanes or [lane_of(queue)]]
 
     async def run(self, session: SessionId, **fields: Any) -> ClaimedJob:
         """A new job that the session has claimed."""
@@ -227,7 +236,7 @@ class World:
     def outcome(self, job: ClaimedJob, end: End) -> Outcome:
         """What a worker would say: a hold has its reason, a retry a delay."""
         reason = "unknown_kind" if end is End.HOLD else None
-        return Outcome(job.id, job.fence, end, delay=60, reason=reason)
+        return Outcome(job.id, job.fence, end, delay=60, reason=reason, order=job.order)
 
     async def finish(self, session: SessionId, *outcomes: Outcome) -> list[JobId]:
         """The ids that were refused."""
@@ -239,7 +248,7 @@ class World:
         self, session: SessionId, job: ClaimedJob, end: End = End.SUCCEED, **fields: Any
     ) -> None:
         """Must be accepted."""
-        outcome = Outcome(job.id, job.fence, end, **fields)
+        outcome = Outcome(job.id, job.fence, end, **{"order": job.order, **fields})
         assert await self.finish(session, outcome) == []
 
     async def cancel(self, *ids: JobId) -> dict[JobId, JobState]:
@@ -247,6 +256,15 @@ class World:
 
     async def admit(self, limit: int = 100) -> list[int]:
         return await self.store.jobs.admit(self.partition, limit=limit)
+
+    async def look(self, limit: int = 1000) -> list[Admitted]:
+        """All that a duty would do for held jobs."""
+        found: list[Admitted] = []
+        more = True
+        while more:
+            admitted, more = await self.store.admission.look(self.partition, limit=limit)
+            found += admitted
+        return found
 
     async def reap(
         self, *sessions: SessionId, limit: int = 100, loss_limit: int = LOSS_LIMIT

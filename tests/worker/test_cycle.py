@@ -190,8 +190,8 @@ async def test_empty_lanes_cool_although_others_are_busy(world: World, session: 
         assert trip is not None
         assert await rig.cycle._make(trip)
         assert len(slots.jobs) == total
-    assert rig.cycle._hot.keys() == {0}
-    assert rig.cycle._hot[0].keys() == {lane_of("queue4").number}
+    assert rig.cycle.lanes._hot.keys() == {0}
+    assert rig.cycle.lanes._hot[0].keys() == {lane_of("queue4").number}
 
 
 async def test_lanes_that_there_was_no_room_to_ask_stay_hot(
@@ -206,7 +206,7 @@ async def test_lanes_that_there_was_no_room_to_ask_stay_hot(
     assert trip is not None
     assert await rig.cycle._make(trip)
     assert len(slots.jobs) == 2
-    assert len(rig.cycle._hot[0]) == 3
+    assert len(rig.cycle.lanes._hot[0]) == 3
 
 
 def test_a_trip_carries_no_more_than_some_megabytes() -> None:

@@ -31,6 +31,7 @@ def worker(
     concurrency: str | None = None,
     threads: str | None = None,
     queues: str | None = None,
+    capabilities: str | None = None,
     grace: str | None = None,
     no_scheduler: Annotated[bool, Parameter(negative="")] = False,
     child: Annotated[bool, Parameter(show=False, negative="")] = False,
@@ -50,7 +51,9 @@ def worker(
     threads
         Threads for sync functions in each process.
     queues
-        Queues to take from, separated by commas; none named means all.
+        Queues to take from, separated by commas, with weights if wanted: mail=3,reports; none named means all.
+    capabilities
+        What this worker can do that not all can, separated by commas, for example gpu,region:eu.
     grace
         Time that running jobs get to finish when it stops, for example 25s.
     no_scheduler
@@ -61,6 +64,7 @@ def worker(
         "worker.concurrency": concurrency,
         "worker.threads": threads,
         "worker.queues": queues,
+        "worker.capabilities": capabilities,
         "worker.grace": grace,
         "worker.scheduler": "false" if no_scheduler else None,
     }

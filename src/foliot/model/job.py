@@ -121,6 +121,13 @@ class ClaimedJob(msgspec.Struct, frozen=True, gc=False):
         return _PLAIN if self.more is None else _decode_facts(self.more)
 
     @property
+    def order(self) -> Order | None:
+        if not self.linked:
+            return None
+        facts = self.facts
+        return None if facts.ordering_key is None else (facts.namespace, facts.ordering_key)
+
+    @property
     def suspect(self) -> bool:
         """A session was lost while executing it, so it runs alone."""
         return self.losses > 0
@@ -129,6 +136,9 @@ class ClaimedJob(msgspec.Struct, frozen=True, gc=False):
     def last_attempt(self) -> bool:
         """Lost sessions have a limit of their own and do not use up attempts."""
         return self.attempt - self.losses >= self.max_attempts
+
+
+Order = tuple[str, str]  # the namespace and ordering key that some jobs share
 
 
 class End(StrEnum):
@@ -158,6 +168,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     error: str | None = None
     traceback: str | None = None
     settled: bool = False  # by the job's own transaction: the store knows already
+    order: Order | None = None  # whose next job may run when this one has ended
 
     @property
     def final(self) -> bool:

@@ -12,6 +12,7 @@ all agree on it. Within a lane a job's place is (band, rank), fixed when it beco
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
 from functools import lru_cache
 from hashlib import blake2b
@@ -20,6 +21,7 @@ from typing import Final
 import msgspec
 
 _STRATEGY_BITS: Final = 3
+TURN: Final = 1_000_000.0  # how far a turn of weight 1 moves a fair key on, in ranks
 
 
 class Strategy(IntEnum):
@@ -54,3 +56,12 @@ def base_of(number: int) -> int:
 
 def strategy_of(number: int) -> Strategy:
     return Strategy(number & _STRATEGY_BITS)
+
+
+def weights_of(queues: Iterable[str]) -> dict[str, int]:
+    """Names of queues with the weights that a worker gives them: mail=3; without one, 1."""
+    weights = {}
+    for queue in queues:
+        name, _, weight = queue.partition("=")
+        weights[name] = int(weight or 1)
+    return weights

@@ -12,13 +12,14 @@ from foliot.model.job import JobState
 _S = JobState
 
 TRANSITIONS: Final[dict[tuple[JobState, str], frozenset[JobState]]] = {
-    (_S.SCHEDULED, "admit"): frozenset({_S.READY}),
+    (_S.SCHEDULED, "admit"): frozenset({_S.READY, _S.HELD}),
     (_S.SCHEDULED, "cancel"): frozenset({_S.CANCELLED}),
     (_S.WAITING, "admit"): frozenset({_S.READY, _S.SKIPPED}),
     (_S.WAITING, "cancel"): frozenset({_S.CANCELLED}),
-    (_S.HELD, "admit"): frozenset({_S.READY}),
+    (_S.HELD, "admit"): frozenset({_S.READY, _S.SCHEDULED}),
     (_S.HELD, "cancel"): frozenset({_S.CANCELLED}),
     (_S.READY, "claim"): frozenset({_S.RUNNING}),
+    (_S.READY, "hold"): frozenset({_S.HELD}),
     (_S.READY, "cancel"): frozenset({_S.CANCELLED}),
     (_S.RUNNING, "finish"): frozenset({_S.SUCCEEDED, _S.CANCELLED, _S.SCHEDULED, _S.DEAD}),
     (_S.RUNNING, "release"): frozenset({_S.READY, _S.HELD, _S.CANCELLED}),

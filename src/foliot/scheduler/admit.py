@@ -1,4 +1,7 @@
-"""Admit: due scheduled jobs become ready. Sleeps until the next due time."""
+"""Admit: due scheduled jobs become ready, and what is held until it has been compared with others is looked at.
+
+Sleeps until the next due time.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from foliot.scheduler.partitions import Partitions
 from foliot.store.port import Peek, Store, Wake
 
 _LONGEST: Final = 60.0
+_AGAIN: Final = 0.01
 
 
 class Admit(Loop):
@@ -47,17 +51,33 @@ class Admit(Loop):
         now = self.clock.monotonic()
         held = self._partitions.held
         due = [partition for partition, at in self._due.items() if at <= now and partition in held]
+        moved = False
         for partition in due:
-            await self._admit(partition)
-        if due:
+            moved |= await self._admit(partition)
+        if moved:
             self._look()  # what comes next is not known until somebody has looked
         ahead = [at - now for partition, at in self._due.items() if partition in held and at > now]
         return min([*ahead, _LONGEST])
 
-    async def _admit(self, partition: int) -> None:
+    async def _admit(self, partition: int) -> bool:
+        """Whether anything has moved."""
+        moved = False
         lanes: Sequence[int] = range(self._batch)
         while len(lanes) >= self._batch:
             lanes = await self._store.jobs.admit(partition, limit=self._batch)
-            if lanes:
-                self._announce(Wake(tuple((partition, lane) for lane in set(lanes))))
-        self._due.pop(partition, None)
+            self._tell(partition, lanes)
+            moved |= bool(lanes)
+        more = True
+        while more:
+            admitted, more = await self._store.admission.look(partition, limit=self._batch)
+            self._tell(partition, [one.lane for one in admitted])
+            moved |= bool(admitted)
+        if moved:
+            self._due.pop(partition, None)
+        else:  # it is due on our clock and not yet on the store's, or somebody has it locked
+            self._due[partition] = self.clock.monotonic() + _AGAIN
+        return moved
+
+    def _tell(self, partition: int, lanes: Sequence[int]) -> None:
+        if lanes:
+            self._announce(Wake(tuple((partition, lane) for lane in set(lanes))))

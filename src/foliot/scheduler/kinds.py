@@ -1,7 +1,11 @@
-"""Kinds: what is held because its worker did not know its kind goes back, as soon as a live session knows it."""
+"""Kinds: what no live session knows is held, and goes back as soon as one knows it.
+
+Also what did not fit the arguments of its kind, as soon as these have changed.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -12,6 +16,8 @@ from foliot.loop import Loop
 from foliot.scheduler.partitions import Partitions
 from foliot.store.port import Store, Wake
 
+log = logging.getLogger("foliot.scheduler")
+_FRONT: Final = 200  # jobs that are looked at in each lane
 _SELDOM: Final = (
     4  # times the pause of reaping: old and new versions meet during a deployment, not all day
 )
@@ -35,20 +41,36 @@ class Kinds(Loop):
         self._partitions = partitions
         self._announce = announce
         self._batch = settings.scheduler.batch
+        self._known: set[str] = set()  # at the last look
         self._every = settings.scheduler.reap_every * _SELDOM
 
     async def tick(self) -> float:
         held = self._partitions.held
         if held:
             sessions = await self._store.sessions.all()
-            known = sorted({kind for session in sessions if session.live for kind in session.kinds})
+            known = {kind for session in sessions if session.live for kind in session.kinds}
+            # Where nobody lives, nobody is missed; and who was there a moment ago may just be starting again.
             for partition in sorted(held) if known else ():
-                await self._admit(partition, known)
+                await self._admit(partition, sorted(known))
+                await self._hold(partition, sorted(known | self._known))
+            self._known = known
         return self.ids.jitter(self._every)
+
+    async def _hold(self, partition: int, known: Sequence[str]) -> None:
+        strange = await self._store.admission.hold_kinds(partition, known, limit=_FRONT)
+        if strange:
+            log.warning("held because no worker knows their kinds: %s", ", ".join(strange[:10]))
+            self._announce(Wake(due=True))
 
     async def _admit(self, partition: int, known: Sequence[str]) -> None:
         lanes: Sequence[int] = range(self._batch)
         while len(lanes) >= self._batch:
             lanes = await self._store.jobs.admit_kinds(partition, known, limit=self._batch)
-            if lanes:
-                self._announce(Wake(tuple((partition, lane) for lane in set(lanes))))
+            self._tell(partition, lanes)
+        self._tell(
+            partition, await self._store.admission.admit_payloads(partition, limit=self._batch)
+        )
+
+    def _tell(self, partition: int, lanes: Sequence[int]) -> None:
+        if lanes:
+            self._announce(Wake(tuple((partition, lane) for lane in set(lanes))))

@@ -11,6 +11,7 @@ from foliot.ids import Ids, SessionId
 from foliot.loop import Loop
 from foliot.scheduler.admit import Admit
 from foliot.scheduler.kinds import Kinds
+from foliot.scheduler.order import Orders
 from foliot.scheduler.partitions import AllPartitions, Partitions
 from foliot.scheduler.prune import Prune
 from foliot.scheduler.reap import Reap
@@ -43,6 +44,9 @@ class Scheduler:
             announce=announce,
             look=look,
         )
+        self.orders = Orders(
+            store, self.partitions, clock=clock, ids=ids, batch=own.batch, announce=announce
+        )
         self.kinds = Kinds(
             store, self.partitions, settings, clock=clock, ids=ids, announce=announce
         )
@@ -52,6 +56,7 @@ class Scheduler:
 
     def see(self, peek: Peek) -> None:
         self.admit.see(peek)
+        self.orders.see(peek)
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -66,7 +71,15 @@ class Scheduler:
             await loop.tick()
 
     def _loops(self) -> tuple[Loop, ...]:
-        return (self.partitions, self.admit, self.kinds, self.reap, self.prune, self.sweep)
+        return (
+            self.partitions,
+            self.admit,
+            self.orders,
+            self.kinds,
+            self.reap,
+            self.prune,
+            self.sweep,
+        )
 
     async def stop(self) -> None:
         """Hand the partitions over at once instead of letting the leases run out."""

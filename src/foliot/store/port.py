@@ -7,7 +7,7 @@ says `unknown`, may have taken effect; what to do then is in each docstring. Tim
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Final, Protocol
 
@@ -16,9 +16,10 @@ import msgspec
 from foliot.ids import JobId, Mark, SessionId
 from foliot.model.definition import StoredDefinition
 from foliot.model.job import Attempt, ClaimedJob, Job, JobState, NewJob, Outcome
-from foliot.model.lane import Lane
+from foliot.model.lane import Lane, Strategy
 from foliot.model.note import LogLine, NewLine, NewProgress
 from foliot.model.session import NewSession, Session
+from foliot.store.admission import Admission, Admitted
 from foliot.store.operator import Overview, Transfer
 from foliot.store.searching import Audit, Dead, Record, Search
 
@@ -31,6 +32,9 @@ class Share(msgspec.Struct, frozen=True):
 
     lane: Lane
     quota: int
+    kinds: tuple[str, ...] | None = (
+        None  # only these; None: any. The same for every share that has some
+    )
 
 
 class Cycle(msgspec.Struct, frozen=True):
@@ -38,6 +42,7 @@ class Cycle(msgspec.Struct, frozen=True):
 
     claimed: list[ClaimedJob]
     refused: list[JobId]  # outcomes that came too late: the fence had moved on
+    admitted: list[Admitted] = []  # what may go on now that others have ended
 
 
 class Peek(msgspec.Struct, frozen=True):
@@ -45,6 +50,10 @@ class Peek(msgspec.Struct, frozen=True):
 
     ready: list[tuple[int, Lane]]
     due_in: dict[int, float]  # partition -> seconds until its next scheduled job, may be negative
+    ordered: frozenset[int] = (
+        frozenset()
+    )  # partitions where jobs wait for an earlier one of their key
+    expired: frozenset[int] = frozenset()  # partitions with jobs past the time they are good for
 
 
 class RunningJob(msgspec.Struct, frozen=True):
@@ -116,6 +125,10 @@ class Queue(msgspec.Struct, frozen=True):
     paused_at: datetime | None
     paused_by: str | None
     note: str | None
+    strategy: Strategy = Strategy.PRIORITY
+    aging: float = 60.0  # seconds that one step of priority is worth
+    weights: dict[str, float] = {}  # of fair keys; one that is not named has weight 1
+    updated_by: str | None = None
 
 
 class Grade(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,6 +172,7 @@ class Jobs(Protocol):
         room: int = 0,
     ) -> Cycle:
         """Finish `outcomes`, then claim up to `room` from the front of the lanes, in one commit.
+        The next jobs of the ordering keys that the outcomes name are admitted in between.
         An outcome counts only if its fence is current and the session still holds the job; the others come
         back as refused. After an unknown outcome: ask `settled`, and `running` for what was claimed."""
         ...
@@ -297,7 +311,20 @@ class Queues(Protocol):
         """When this returns no claim takes from the queue."""
         ...
 
-    async def resume(self, name: str) -> None: ...
+    async def resume(self, name: str, *, by: str | None = None) -> None: ...
+
+    async def configure(
+        self,
+        name: str,
+        *,
+        strategy: Strategy | None = None,
+        aging: float | None = None,
+        weights: Mapping[str, float] | None = None,
+        by: str | None = None,
+    ) -> bool:
+        """What is None stays as it is. What is submitted from now on goes by it; jobs that are there keep their
+        order, and are served side by side with the new ones. Whether it changed anything."""
+        ...
 
     async def all(self) -> list[Queue]: ...
 
@@ -354,6 +381,9 @@ class Store(Protocol):
 
     @property
     def audit(self) -> Audit: ...
+
+    @property
+    def admission(self) -> Admission: ...
 
     @property
     def sessions(self) -> Sessions: ...

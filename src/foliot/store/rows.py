@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -12,13 +12,16 @@ from foliot.ids import JobId, SessionId
 from foliot.model.audit import Entry
 from foliot.model.definition import Defaults, StoredDefinition
 from foliot.model.job import Attempt, ClaimedJob, Extras, Job, JobState, Progress
+from foliot.model.lane import Strategy
 from foliot.model.session import Session
+from foliot.store.port import Queue
 
 # A row is whatever the driver gives; its columns are named once, here.
 Row = Sequence[Any]
 ToTime = Callable[[Any], datetime | None]
 ToNames = Callable[[Any], tuple[str, ...]]
 
+_decode_weights: Final = msgspec.json.Decoder(dict[str, float]).decode
 _NO_EXTRAS: Final = Extras()
 _decode_extras: Final = msgspec.json.Decoder(Extras).decode
 _decode_detail: Final = msgspec.json.Decoder(dict[str, Any]).decode
@@ -127,6 +130,24 @@ def definition(row: Row, time: ToTime) -> StoredDefinition:
         options=_decode_defaults(row[6]),
         updated_at=time(row[7]),
     )
+
+
+def queue(row: Row, time: ToTime) -> Queue:
+    return Queue(
+        name=row[0],
+        paused_at=time(row[1]),
+        paused_by=row[2],
+        note=row[3],
+        strategy=Strategy(row[4]),
+        aging=row[5],
+        weights=_decode_weights(row[6]),
+        updated_by=row[7],
+    )
+
+
+def weights_text(weights: Mapping[str, float]) -> str:
+    """As they are stored; the same weights are the same text."""
+    return msgspec.json.encode(dict(weights), order="sorted").decode()
 
 
 def as_is(value: datetime | None) -> datetime | None:

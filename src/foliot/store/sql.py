@@ -16,6 +16,7 @@ JOB_FILES: Final = (
     "finish.sql",
     "cancel.sql",
     "admit.sql",
+    "order.sql",
     "reap.sql",
     "read.sql",
 )

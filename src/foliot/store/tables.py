@@ -67,6 +67,7 @@ TABLES: Final[dict[str, Table]] = {
     "fair": _table(
         "partition lane fair_key", whole="partition lane tag", text="fair_key", merge="tag"
     ),
+    "turns": _table("partition lane", whole="partition lane head tail", merge="tail"),
     "audit": _table("id", id="id", time="at", text="actor action target detail"),
     "history": _table(
         "partition id fence generation",

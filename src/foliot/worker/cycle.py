@@ -3,16 +3,13 @@
 A few round trips are under way at once. As soon as one returns, the next carries whatever has finished meanwhile
 and asks for as much as there is room for: load makes the batches, an idle system answers at once.
 
-Where to claim is known from hints and looks: `_hot` holds, for each partition, the lanes that may have ready jobs,
-each with the time of the news. A claim cools the lanes that gave less than they were asked for, unless there is
-news of them that is younger than the claim.
+Where to claim is known from hints and looks: see lanes.py.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -22,11 +19,14 @@ from foliot.clock import Clock
 from foliot.config import Settings
 from foliot.errors import StoreUnavailable
 from foliot.ids import Ids, JobId, SessionId, partition_of
-from foliot.model.job import ClaimedJob, End, Outcome
-from foliot.model.lane import Lane
+from foliot.model.job import ClaimedJob, End, JobState, Order, Outcome
+from foliot.model.lane import weights_of
+from foliot.store.admission import Admitted
+from foliot.store.port import Cycle as Landed
 from foliot.store.port import Peek, Share, Store, Wake
 from foliot.worker.awaited import Awaited
 from foliot.worker.doubts import Doubt, Doubts
+from foliot.worker.lanes import Lanes
 from foliot.worker.slots import Slots
 
 log = logging.getLogger("foliot.worker")
@@ -60,6 +60,7 @@ class Cycle:
         trusted: Callable[[], bool],
         look: Callable[[], None],
         announce: Callable[[Wake], None],
+        kinds: Sequence[str] | None = None,  # None: any
     ) -> None:
         self._store = store
         self._session = session
@@ -69,20 +70,17 @@ class Cycle:
         self._look = look
         self._announce = announce
         self._poll = settings.worker.poll
-        self._queues = frozenset(settings.worker.queues)
+        self.lanes = Lanes(weights_of(settings.worker.queues), settings.worker.capabilities, kinds)
+        self._orders: dict[JobId, Order] = {}  # of what is claimed and in order with others
         self._in_flight = settings.worker.in_flight
         self._partitions = store.partitions
         self._slots: Slots | None = None
-        self._lanes: dict[int, Lane] = {}
-        self._foreign: set[int] = set()
-        self._hot: dict[int, dict[int, int]] = {}
         self._outcomes: dict[int, list[Outcome]] = {}
         self._doubts = Doubts()
         self._awaited = Awaited(clock)
-        self._news = 0
         self._turn = 0
         self._flying = 0
-        self._asked_for = 0
+        self._asked_for = self._taken = 0
         self._claiming = True
         self._paused = False
         self._settled: set[JobId] = set()  # by their own transactions, while we were paused
@@ -97,6 +95,7 @@ class Cycle:
 
     def done(self, outcome: Outcome) -> None:
         """An attempt has ended: its outcome goes with the next trip, unless the store knows it already."""
+        order = self._orders.pop(outcome.id, None) if self._orders else None
         if outcome.settled:
             self._finished += 1
             if self._paused:
@@ -105,26 +104,26 @@ class Cycle:
             if self._awaited and (ended := self._awaited.ended([outcome])):
                 self._announce(Wake(ended=ended))
             return
+        if order is not None:
+            outcome = msgspec.structs.replace(outcome, order=order)
         partition = 0 if self._partitions == 1 else partition_of(outcome.id, self._partitions)
         self._outcomes.setdefault(partition, []).append(outcome)
         self._something.set()
 
     def hear(self, wake: Wake) -> None:
         for partition, number in wake.ready:
-            if number in self._lanes:
-                self._heat(partition, number)
-            elif number not in self._foreign:
+            if not self.lanes.hear(partition, number):
                 self._look()
+        if wake.ready:
+            self._something.set()
         if wake.awaited:
             self._awaited.add(wake.awaited)
 
     def see(self, peek: Peek) -> None:
         for partition, lane in peek.ready:
-            if lane.served_by(self._queues, frozenset()):
-                self._lanes[lane.number] = lane
-                self._heat(partition, lane.number)
-            else:
-                self._foreign.add(lane.number)
+            self.lanes.see(partition, lane)
+        if self.lanes:
+            self._something.set()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -133,12 +132,12 @@ class Cycle:
                 group.create_task(self._pump())
 
     async def step(self) -> bool:
-        """The next trip, for who drives a worker by hand. False: there was nothing to take along."""
+        """The next trip, for who drives a worker by hand. False: there was nothing to take along or to bring back."""
         self._something.clear()
-        trip = self._next_trip()
+        trip, taken = self._next_trip(), self._taken
         if trip is not None:
             await self._make(trip)
-        return trip is not None
+        return trip is not None and bool(trip.outcomes or self._taken > taken or self.lanes)
 
     async def wait(self) -> None:
         """By hand as well: until something has ended, or there is news."""
@@ -175,11 +174,6 @@ class Cycle:
             self._settled.clear()
             self._something.set()
 
-    def _heat(self, partition: int, number: int) -> None:
-        self._news += 1
-        self._hot.setdefault(partition, {})[number] = self._news
-        self._something.set()
-
     async def _pump(self) -> None:
         pause = 0.05
         while True:
@@ -201,7 +195,7 @@ class Cycle:
         if self._doubts:
             doubt = self._doubts.next()
             return self._trip(doubt.partition, [doubt.outcome], [], 0, doubt)
-        if not (self._outcomes or self._hot):
+        if not (self._outcomes or self.lanes):
             return None
         room = self._room()
         for step in range(self._partitions):
@@ -212,7 +206,7 @@ class Cycle:
                 self._outcomes[partition] = outcomes[count:]
                 outcomes = outcomes[:count]
             # What is finished here has left its slot already; what it frees is in the room.
-            shares = self._shares(partition, room) if room > 0 else []
+            shares = self.lanes.shares(partition, room) if room > 0 else []
             if outcomes or shares:
                 self._turn = partition + 1
                 return self._trip(partition, outcomes, shares, room if shares else 0)
@@ -227,22 +221,13 @@ class Cycle:
         doubt: Doubt | None = None,
     ) -> Trip:
         at = self._clock.monotonic()
-        return Trip(partition, outcomes, shares, room, self._news, at, doubt)
+        return Trip(partition, outcomes, shares, room, self.lanes.news, at, doubt)
 
     def _room(self) -> int:
         if not self._claiming or self._slots is None or not self._trusted():
             return 0
         self._measure()
         return min(_BATCH, self._slots.room(self._prefetch) - self._asked_for)
-
-    def _shares(self, partition: int, room: int) -> list[Share]:
-        """An even part of the room for each lane, starting with another lane each time."""
-        lanes = list(self._hot.get(partition, ()))
-        if not lanes:
-            return []
-        start = self._turn % len(lanes)
-        quota = -(-room // len(lanes))
-        return [Share(self._lanes[number], quota) for number in lanes[start:] + lanes[:start]]
 
     async def _make(self, trip: Trip) -> bool:
         self._flying += 1
@@ -267,27 +252,54 @@ class Cycle:
             self._flying -= 1
             self._asked_for -= trip.room
             self._landed.set()
+        self._land(trip, cycle)
+        return True
+
+    def _land(self, trip: Trip, cycle: Landed) -> None:
         self._finished += len(trip.outcomes)
         for id in cycle.refused:
             log.warning("job %s was not finished here: it belongs to another attempt by now", id)
         if trip.room:
-            self._cool(trip, cycle.claimed)
+            self.lanes.settle(
+                trip.partition, trip.shares, trip.room, cycle.claimed, began=trip.began
+            )
+        if cycle.admitted:
+            self._pass_on(trip, cycle.admitted)
         if cycle.claimed:
             self._take(cycle.claimed, since=trip.at)
         if any(self._concerns_others(outcome) for outcome in trip.outcomes):
             self._announce(Wake(due=True))
         if self._awaited and (ended := self._awaited.ended(trip.outcomes)):
             self._announce(Wake(ended=ended))
-        return True
 
     def _take(self, jobs: Sequence[ClaimedJob], *, since: float) -> None:
         # After the local deadline these are not started but released: the store is giving them to others.
         if self._slots is None:
             return
+        self._taken += len(jobs)
+        self._orders.update((job.id, job.order) for job in jobs if job.linked and job.order)
+        if strange := self.lanes.sort_out(jobs):
+            log.info("%d jobs are of kinds that only others know: released", len(strange))
+            for job in strange:
+                self.done(Outcome(job.id, job.fence, End.RELEASE))
+            left = {job.id for job in strange}
+            jobs = [job for job in jobs if job.id not in left]
         try:
             self._slots.add(jobs, since=since)
         except Exception:
             log.exception("what was claimed could not all be started")
+
+    def _pass_on(self, trip: Trip, admitted: Sequence[Admitted]) -> None:
+        """What may run now that others have ended: here, if it was not claimed in the same trip, or elsewhere."""
+        lanes = {one.lane for one in admitted if one.state is JobState.READY}
+        for number in lanes:
+            if self.lanes.knows(number):
+                self.lanes.heat(trip.partition, number)
+        self._something.set()
+        if not trip.room or not all(self.lanes.knows(number) for number in lanes):
+            self._announce(Wake(tuple((trip.partition, number) for number in lanes)))
+        if any(one.state is not JobState.READY for one in admitted):
+            self._announce(Wake(due=True))
 
     def _concerns_others(self, outcome: Outcome) -> bool:
         """What is put off longer is found in time by those who poll."""
@@ -318,20 +330,6 @@ class Cycle:
             log.debug("not known what has taken effect: %s", error)
             return trip.outcomes
         return [outcome for outcome in trip.outcomes if outcome.id not in settled]
-
-    def _cool(self, trip: Trip, claimed: Sequence[ClaimedJob]) -> None:
-        """A lane that gave less than it was asked for is empty. They are asked in order, while there is room."""
-        given = Counter(job.lane for job in claimed)
-        lanes = self._hot.get(trip.partition, {})
-        room = trip.room
-        for share in trip.shares:
-            number = share.lane.number
-            asked = min(share.quota, room)
-            room -= given[number]
-            if given[number] < asked and lanes.get(number, 0) <= trip.began:
-                lanes.pop(number, None)
-        if not lanes:
-            self._hot.pop(trip.partition, None)
 
     def _measure(self) -> None:
         now = self._clock.monotonic()

@@ -26,6 +26,7 @@ from foliot.worker.transaction import Desk
 
 log = logging.getLogger("foliot.worker")
 _RECONCILE_EVERY = 60.0
+_LEARN_EVERY = 15.0  # other versions of the app come and go
 _WEAR = 5.0  # seconds that everything must be stuck: what is only a little late comes back
 _FAREWELL = 2.0  # seconds to write down what jobs said last
 _NOTES_EVERY = 0.05  # seconds at least between two batches of what jobs say
@@ -82,6 +83,7 @@ class Worker:
             trusted=host.trusted,
             look=host.look,
             announce=host.announce,
+            kinds=registry.kinds,
         )
         self._slots = Slots(
             registry,
@@ -95,6 +97,7 @@ class Worker:
         )
         self._cycle.serve(self._slots)
         self._cancels = asyncio.Event()
+        self._learn_at = 0.0
         self._reconcile_at = clock.monotonic() + _RECONCILE_EVERY
 
     @property
@@ -134,6 +137,7 @@ class Worker:
 
     async def run(self) -> None:
         """Until cancelled."""
+        await self._learn()
         JOB_LINES.start()
         try:
             async with asyncio.TaskGroup() as group:
@@ -212,6 +216,14 @@ class Worker:
                 log.exception("the worker could not look after its jobs")
                 await self._clock.sleep(1.0)
 
+    async def _learn(self) -> None:
+        """Which queues have kinds that are for others."""
+        self._learn_at = self._clock.monotonic() + _LEARN_EVERY
+        try:
+            self._cycle.lanes.know(await self._store.definitions.all())
+        except StoreUnavailable as error:
+            log.debug("not known which kinds there are: %s", error)
+
     async def _attend_once(self) -> None:
         self._slots.tend()
         self._look_for_wear()
@@ -222,6 +234,8 @@ class Worker:
             rows = await self._store.jobs.running(self._session)
             self._slots.cancel({row.id for row in rows if row.cancel_requested})
         now = self._clock.monotonic()
+        if now >= self._learn_at:
+            await self._learn()
         if self._cycle.uncertain or now >= self._reconcile_at:
             await self._cycle.reconcile()
             again = _RECONCILE_AGAIN if self._cycle.uncertain else _RECONCILE_EVERY

@@ -18,6 +18,7 @@ from foliot.store.port import DEADLINE_GRACE, Cycle, Peek, Reaped, RunningJob, S
 from foliot.store.postgres.arrays import blobs, numbers, optional_numbers, texts, words
 from foliot.store.postgres.audit import act_by_hand
 from foliot.store.postgres.connection import Step, Transacting, Values
+from foliot.store.postgres.order import admissions, order_steps
 from foliot.store.searching import Record
 from foliot.store.sql import JOB_FILES, load_statements
 
@@ -74,14 +75,17 @@ class PostgresJobs:
         # transaction that then finished its own could wait for one that waits for it.
         steps = self._finishing(partition, session, outcomes) if outcomes else []
         finishing = len(steps)
+        if orders := {o.order for o in outcomes if o.order is not None}:
+            steps += order_steps(partition, orders, self._now())
+        ended = len(steps)
         if room > 0 and shares:
             steps.append(Step(SQL["claim_jobs"], self._claim(partition, session, shares, room)))
         if not steps:
             return Cycle([], [])
         results = await self._connections.transact(steps)
-        claimed = rows.claimed_jobs(results[-1]) if len(steps) > finishing else []
+        claimed = rows.claimed_jobs(results[-1]) if len(steps) > ended else []
         refused = _refused(steps[:finishing], results, outcomes) if finishing else []
-        return Cycle(claimed, refused)
+        return Cycle(claimed, refused, admissions(results[ended - 1]) if orders else [])
 
     async def settled(self, partition: int, outcomes: Sequence[Outcome]) -> set[JobId]:
         values: Values = {"partition": partition, "ids": words([o.id for o in outcomes])}
@@ -147,12 +151,13 @@ class PostgresJobs:
         )
         ready: list[tuple[int, Lane]] = []
         due_in: dict[int, float] = {}
-        for partition, lane, queue, requires, seconds in found:
+        for partition, lane, queue, requires, seconds, _, _ in found:
             if lane is not None:
                 ready.append((partition, Lane(lane, queue, tuple(requires or ()))))
             elif seconds is not None:
                 due_in[partition] = seconds
-        return Peek(ready, due_in)
+        ordered, expired = (frozenset(row[0] for row in found if row[n]) for n in (5, 6))
+        return Peek(ready, due_in, ordered, expired)
 
     async def get(self, id: JobId) -> Job | None:
         partition = partition_of(id, self._partitions)
@@ -240,6 +245,8 @@ class PostgresJobs:
             "lanes": numbers([share.lane.number for share in shares]),
             "queues": words([share.lane.queue for share in shares]),
             "quotas": numbers([share.quota for share in shares]),
+            "choosy": words(["f" if share.kinds is None else "t" for share in shares]),
+            "kinds": texts(next((s.kinds for s in shares if s.kinds is not None), ())),
         }
 
     def _finishing(

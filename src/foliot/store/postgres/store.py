@@ -21,6 +21,7 @@ from foliot.store.postgres.jobs import PostgresJobs
 from foliot.store.postgres.listen import Listener, Notifier
 from foliot.store.postgres.logs import PostgresLogs
 from foliot.store.postgres.migrations import MIGRATIONS, read_applied, read_partitions
+from foliot.store.postgres.order import PostgresAdmission
 from foliot.store.postgres.overview import PostgresOverview
 from foliot.store.postgres.search import PostgresSearch
 from foliot.store.postgres.sessions import PostgresLeases, PostgresSessions
@@ -42,6 +43,7 @@ class PostgresStore:
         self.url = redact(settings.url)
         self.partitions = partitions
         self.jobs = PostgresJobs(connections, clock, partitions=partitions)
+        self.admission = PostgresAdmission(connections, clock)
         self.search = PostgresSearch(connections, clock, partitions=partitions)
         self.dead = PostgresDead(connections, clock)
         self.audit = PostgresAudit(connections, clock)

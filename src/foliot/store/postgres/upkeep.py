@@ -6,6 +6,7 @@ both wait at most a moment for their locks and are tried again on the next round
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 
@@ -13,6 +14,8 @@ import psycopg
 from psycopg import AsyncConnection, sql
 
 from foliot.clock import Clock
+from foliot.model.lane import Strategy
+from foliot.store import rows
 from foliot.store.port import Grade, Queue
 from foliot.store.postgres.connection import Connections, Step, Values
 from foliot.store.postgres.failures import translate
@@ -42,11 +45,31 @@ class PostgresQueues:
         values: Values = {"name": name, "by": by, "note": note, "now": self._clock.now_for_store()}
         await self._connections.transact([Step(SQL["pause_queue"], values)])
 
-    async def resume(self, name: str) -> None:
-        await self._connections.transact([Step(SQL["resume_queue"], {"name": name})])
+    async def resume(self, name: str, *, by: str | None = None) -> None:
+        await self._connections.transact([Step(SQL["resume_queue"], {"name": name, "by": by})])
+
+    async def configure(
+        self,
+        name: str,
+        *,
+        strategy: Strategy | None = None,
+        aging: float | None = None,
+        weights: Mapping[str, float] | None = None,
+        by: str | None = None,
+    ) -> bool:
+        values: Values = {
+            "name": name,
+            "strategy": None if strategy is None else int(strategy),
+            "aging": aging,
+            "weights": None if weights is None else rows.weights_text(weights),
+            "by": by,
+        }
+        [changed] = await self._connections.transact([Step(SQL["configure_queue"], values)])
+        return bool(changed)
 
     async def all(self) -> list[Queue]:
-        return [Queue(*row) for row in await self._connections.read(SQL["list_queues"], {})]
+        found = await self._connections.read(SQL["list_queues"], {})
+        return [rows.queue(row, rows.as_is) for row in found]
 
 
 class PostgresUpkeep:
@@ -62,6 +85,8 @@ class PostgresUpkeep:
     async def prune(self, *, keep: float | None, limit: int) -> int:
         days, now = await self._days()
         await self._attach([day for day in ahead(now.date()) if day not in days])
+        for partition in range(self._partitions):
+            await self._connections.transact([Step(SQL["prune_turns"], {"partition": partition})])
         if keep is None:
             return 0
         cutoff = (now - timedelta(seconds=keep)).date()

@@ -58,7 +58,9 @@ class Claim:
         for share in shares:
             quota = min(share.quota, room)
             if quota > 0:
-                room -= self._take(connection, share.lane, {"quota": quota, "now": now}, taken)
+                kinds = None if share.kinds is None else to_json(share.kinds)
+                values: Values = {"quota": quota, "now": now, "kinds": kinds}
+                room -= self._take(connection, share.lane, values, taken)
         return taken
 
     def _take(self, connection: Connection, lane: Lane, values: Values, taken: list[Taken]) -> int:

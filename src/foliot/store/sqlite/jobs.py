@@ -13,6 +13,7 @@ from foliot.ids import JobId, SessionId, partition_of
 from foliot.model.job import Attempt, Job, JobState, NewJob, Outcome
 from foliot.model.lane import Lane
 from foliot.store import rows
+from foliot.store.admission import Admitted
 from foliot.store.batches import by_partition
 from foliot.store.port import Cycle, Peek, Reaped, RunningJob, Share
 from foliot.store.searching import Record
@@ -29,6 +30,7 @@ from foliot.store.sqlite.batches import (
 )
 from foliot.store.sqlite.claim import Claim, Taken, claimed_jobs
 from foliot.store.sqlite.connection import Transacting
+from foliot.store.sqlite.order import admit_orders
 from foliot.store.sqlite.outcomes import Ending, traces
 from foliot.store.sqlite.times import from_microseconds, store_now
 
@@ -73,16 +75,23 @@ class SqliteJobs:
         if ending is None and claim is None:
             return Cycle([], [])
 
-        def run(connection: Connection) -> tuple[list[JobId], list[Taken]]:
+        orders = {outcome.order for outcome in outcomes if outcome.order is not None}
+
+        def run(connection: Connection) -> tuple[list[JobId], list[Admitted], list[Taken]]:
             now = self._now()
             refused = ending.apply(connection, now) if ending else []
-            return refused, claim.apply(connection, now) if claim else []
+            admitted = admit_orders(connection, partition, orders, now) if orders else []
+            return refused, admitted, claim.apply(connection, now) if claim else []
 
-        def look(connection: Connection) -> tuple[list[JobId], list[Taken]] | None:
-            return None if claim is None or claim.find_lanes(connection) else ([], [])
+        def look(
+            connection: Connection,
+        ) -> tuple[list[JobId], list[Admitted], list[Taken]] | None:
+            return None if claim is None or claim.find_lanes(connection) else ([], [], [])
 
-        refused, taken = await self._connections.transact(run, look=None if ending else look)
-        return Cycle(claimed_jobs(taken), refused)
+        refused, admitted, taken = await self._connections.transact(
+            run, look=None if ending else look
+        )
+        return Cycle(claimed_jobs(taken), refused, admitted)
 
     async def settled(self, partition: int, outcomes: Sequence[Outcome]) -> set[JobId]:
         values: Values = {"partition": partition, "outcomes": traces(outcomes)}
@@ -153,13 +162,14 @@ class SqliteJobs:
         found = await self._read("peek_jobs", {"partitions": self._all, "now": self._now()})
         ready: list[tuple[int, Lane]] = []
         due_in: dict[int, float] = {}
-        for partition, lane, queue, requires, seconds in found:
+        for partition, lane, queue, requires, seconds, _, _ in found:
             if lane is not None:
                 needs = to_names(requires)
                 ready.append((partition, Lane(lane, queue, needs)))
             elif seconds is not None:
                 due_in[partition] = seconds
-        return Peek(ready, due_in)
+        ordered, expired = (frozenset(row[0] for row in found if row[n]) for n in (5, 6))
+        return Peek(ready, due_in, ordered, expired)
 
     async def get(self, id: JobId) -> Job | None:
         values: Values = {"partition": partition_of(id, self._partitions), "id": id}

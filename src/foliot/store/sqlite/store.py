@@ -21,6 +21,7 @@ from foliot.store.sqlite.jobs import SqliteJobs
 from foliot.store.sqlite.listen import Ear, Listener
 from foliot.store.sqlite.logs import SqliteLogs
 from foliot.store.sqlite.migrations import MIGRATIONS, migrate, read_applied, read_partitions
+from foliot.store.sqlite.order import SqliteAdmission
 from foliot.store.sqlite.overview import SqliteOverview
 from foliot.store.sqlite.search import SqliteSearch
 from foliot.store.sqlite.sessions import SqliteLeases, SqliteSessions
@@ -35,6 +36,7 @@ class SqliteStore:
         self.url = connections.file.url
         self.partitions = partitions
         self.jobs = SqliteJobs(connections, clock, partitions=partitions)
+        self.admission = SqliteAdmission(connections, clock)
         self.search = SqliteSearch(connections, clock, partitions=partitions)
         self.dead = SqliteDead(connections, clock)
         self.audit = SqliteAudit(connections, clock)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping
 from sqlite3 import Connection
 from typing import Final
 
 from foliot.clock import Clock
+from foliot.model.lane import Strategy
+from foliot.store import rows
 from foliot.store.port import Grade, Queue
 from foliot.store.sqlite.batches import Values, execute, load_parts
 from foliot.store.sqlite.connection import Connections
@@ -28,12 +31,34 @@ class SqliteQueues:
 
         await self._connections.transact(run)
 
-    async def resume(self, name: str) -> None:
-        await self._connections.transact(lambda c: execute(c, SQL["resume_queue"], {"name": name}))
+    async def resume(self, name: str, *, by: str | None = None) -> None:
+        values: Values = {"name": name, "by": by}
+        await self._connections.transact(lambda c: execute(c, SQL["resume_queue"], values))
+
+    async def configure(
+        self,
+        name: str,
+        *,
+        strategy: Strategy | None = None,
+        aging: float | None = None,
+        weights: Mapping[str, float] | None = None,
+        by: str | None = None,
+    ) -> bool:
+        values: Values = {
+            "name": name,
+            "strategy": None if strategy is None else int(strategy),
+            "aging": aging,
+            "weights": None if weights is None else rows.weights_text(weights),
+            "by": by,
+        }
+        changed = await self._connections.transact(
+            lambda c: execute(c, SQL["configure_queue"], values)
+        )
+        return bool(changed)
 
     async def all(self) -> list[Queue]:
         found = await self._connections.read(lambda c: execute(c, SQL["list_queues"], {}))
-        return [Queue(row[0], from_microseconds(row[1]), row[2], row[3]) for row in found]
+        return [rows.queue(row, from_microseconds) for row in found]
 
 
 class SqliteUpkeep:
@@ -47,6 +72,8 @@ class SqliteUpkeep:
         self.listening = False  # set by the store while its listener runs
 
     async def prune(self, *, keep: float | None, limit: int) -> int:
+        if await self._connections.read(lambda c: execute(c, SQL["prune_turns"][:1], {})):
+            await self._connections.transact(lambda c: execute(c, SQL["prune_turns"][1:], {}))
         if keep is None:
             return 0
         values: Values = {

@@ -1,7 +1,8 @@
 -- What makes a job ready.
 
 -- name: admit_jobs
--- Due scheduled jobs become ready, earliest first. Rides jobs_scheduled.
+-- Due scheduled jobs become ready, earliest first; one that has yet to be given its turn is held for it. Rides
+-- jobs_scheduled.
 WITH due AS MATERIALIZED (
     SELECT s.id
     FROM foliot.jobs s
@@ -11,7 +12,8 @@ WITH due AS MATERIALIZED (
     FOR UPDATE SKIP LOCKED
 )
 UPDATE foliot.jobs j
-SET state = 'ready'
+SET state = CASE WHEN j.lane & 3 = 3 AND j.rank = 0 THEN 'held' ELSE 'ready' END,
+    hold = CASE WHEN j.lane & 3 = 3 AND j.rank = 0 THEN 'turn' END
 WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT id FROM due)) AND j.state || '' = 'scheduled'
 RETURNING j.lane;
 

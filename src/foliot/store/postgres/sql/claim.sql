@@ -7,12 +7,15 @@
 -- than a job that is claimed here has been due, or than a beat ago.
 WITH picked AS MATERIALIZED (
     SELECT j.id
-    FROM unnest(:lanes::bigint[], :queues::text[], :quotas::integer[]) AS l (lane, queue, quota)
+    FROM unnest(:lanes::bigint[], :queues::text[], :quotas::integer[], :choosy::boolean[])
+        AS l (lane, queue, quota, choosy)
     CROSS JOIN LATERAL (
         SELECT r.id
         FROM foliot.jobs r
         WHERE r.partition = :partition AND r.lane = l.lane AND r.state = 'ready'
           AND (r.expires_at IS NULL OR r.expires_at > coalesce(:now, statement_timestamp()))
+          -- Where there may be kinds that this worker does not know.
+          AND (NOT l.choosy OR r.kind = ANY (:kinds::text[]))
           -- A scalar, not NOT EXISTS: that would become a join, and mix up the order of the lanes.
           AND (SELECT q.paused_at FROM foliot.queues q WHERE q.name = l.queue) IS NULL
         ORDER BY r.band, r.rank, r.id

@@ -1,7 +1,8 @@
 -- Looks: they change nothing.
 
 -- name: peek_jobs
--- Every (partition, lane) with ready jobs, by skip scan, and each partition's next due time.
+-- Every (partition, lane) with ready jobs, by skip scan; each partition's next due time, which is now if something
+-- waits to be looked at; whether jobs wait for an earlier one of their key, and whether any have expired.
 WITH RECURSIVE heads AS (
     (SELECT j.partition, j.lane, j.queue, j.requires FROM foliot.jobs j WHERE j.state = 'ready'
      ORDER BY j.partition, j.lane LIMIT 1)
@@ -13,12 +14,20 @@ WITH RECURSIVE heads AS (
         ORDER BY j.partition, j.lane LIMIT 1
     ) n
 )
-SELECT h.partition, h.lane, h.queue, h.requires, NULL::float8 FROM heads h
+SELECT h.partition, h.lane, h.queue, h.requires, NULL::float8, false, false FROM heads h
 UNION ALL
 SELECT p.partition::smallint, NULL, NULL, NULL,
-       extract(epoch FROM (SELECT j.run_at FROM foliot.jobs j
-                           WHERE j.partition = p.partition AND j.state = 'scheduled'
-                           ORDER BY j.run_at LIMIT 1) - coalesce(:now, now()))::float8
+       -- Scalars in order, not EXISTS: of that a plan for an empty table would make a walk through all of it.
+       CASE WHEN (SELECT 1 FROM foliot.jobs j WHERE j.partition = p.partition AND j.hold IN ('admission', 'turn')
+                  ORDER BY j.id LIMIT 1) IS NOT NULL THEN 0
+            ELSE extract(epoch FROM (SELECT j.run_at FROM foliot.jobs j
+                                     WHERE j.partition = p.partition AND j.state = 'scheduled'
+                                     ORDER BY j.run_at LIMIT 1) - coalesce(:now, now()))::float8 END,
+       (SELECT 1 FROM foliot.jobs j WHERE j.partition = p.partition AND j.ordering_key IS NOT NULL
+           AND j.hold IN ('admission', 'order') ORDER BY j.namespace, j.ordering_key LIMIT 1) IS NOT NULL,
+       (SELECT 1 FROM foliot.jobs j WHERE j.partition = p.partition AND j.expires_at IS NOT NULL
+           AND j.expires_at <= coalesce(:now, now()) AND j.state || '' IN ('scheduled', 'waiting', 'held', 'ready')
+        ORDER BY j.expires_at LIMIT 1) IS NOT NULL
 FROM generate_series(0, :partitions::integer - 1) AS p (partition);
 
 -- name: list_running_jobs

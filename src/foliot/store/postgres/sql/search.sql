@@ -90,15 +90,21 @@ FROM mine m CROSS JOIN LATERAL (
 ) before;
 
 -- name: list_earlier_jobs
--- Live jobs of its ordering key that were made before it. Rides jobs_order.
+-- Live jobs of its ordering key that run before it: the one that is active, and those made before it. Rides jobs_active
+-- and jobs_order.
 WITH mine AS MATERIALIZED (
     SELECT m.namespace, m.ordering_key FROM foliot.jobs m
     WHERE m.partition = :partition AND m.id = :id
 )
 SELECT before.id::text, before.state
 FROM mine m CROSS JOIN LATERAL (
-    SELECT o.id, o.state FROM foliot.jobs o
-    WHERE o.partition = :partition AND o.namespace = m.namespace AND o.ordering_key = m.ordering_key AND o.id < :id
-    ORDER BY o.id LIMIT :limit
+    SELECT a.id, a.state FROM foliot.jobs a
+    WHERE a.partition = :partition AND a.namespace = m.namespace AND a.ordering_key = m.ordering_key AND a.id <> :id
+      AND coalesce(a.hold, '') NOT IN ('admission', 'order')
+    UNION ALL
+    (SELECT o.id, o.state FROM foliot.jobs o
+     WHERE o.partition = :partition AND o.namespace = m.namespace AND o.ordering_key = m.ordering_key AND o.id < :id
+       AND o.hold IN ('admission', 'order')
+     ORDER BY o.id LIMIT :limit)
 ) before
-ORDER BY before.id;
+ORDER BY before.id LIMIT :limit;

@@ -6,10 +6,26 @@ ON CONFLICT (name) DO UPDATE SET paused_at = coalesce(foliot.queues.paused_at, e
     paused_by = excluded.paused_by, note = excluded.note;
 
 -- name: resume_queue
-UPDATE foliot.queues SET paused_at = NULL, paused_by = NULL, note = NULL WHERE name = :name;
+UPDATE foliot.queues SET paused_at = NULL, paused_by = NULL, note = NULL, updated_by = coalesce(:by, updated_by)
+WHERE name = :name;
+
+-- name: configure_queue
+INSERT INTO foliot.queues AS q (name, strategy, aging, weights, updated_by)
+VALUES (:name, coalesce(:strategy::smallint, 0), coalesce(:aging::real, 60), coalesce(:weights::text, '{}'), :by::text)
+ON CONFLICT (name) DO UPDATE
+SET strategy = coalesce(:strategy::smallint, q.strategy), aging = coalesce(:aging::real, q.aging),
+    weights = coalesce(:weights::text, q.weights), updated_by = :by::text
+WHERE q.strategy <> :strategy::smallint OR q.aging <> :aging::real OR q.weights <> :weights::text
+RETURNING q.name;
 
 -- name: list_queues
-SELECT name, paused_at, paused_by, note FROM foliot.queues ORDER BY name;
+SELECT name, paused_at, paused_by, note, strategy, aging, weights, updated_by FROM foliot.queues ORDER BY name;
+
+-- name: prune_turns
+-- A key that is not ahead of its lane begins where the lane is: nothing need be known of it.
+DELETE FROM foliot.fair f
+WHERE f.partition = :partition
+  AND f.tag <= (SELECT t.head FROM foliot.turns t WHERE t.partition = :partition AND t.lane = f.lane);
 
 -- name: list_history_days
 SELECT c.relname, coalesce(:now, now())

@@ -1,8 +1,8 @@
 -- What makes a job ready.
 
 -- name: admit_jobs
--- Due scheduled jobs become ready, earliest first. Rides foliot_jobs_scheduled. Here, as in admit_kinds and reap_jobs,
--- the first part is the look before a write.
+-- Due scheduled jobs become ready, earliest first; one that has yet to be given its turn is held for it. Rides
+-- foliot_jobs_scheduled. Here, as in admit_kinds and reap_jobs, the first part is the look before a write.
 SELECT 1 FROM foliot_jobs WHERE partition = :partition AND state = 'scheduled' AND run_at <= :now LIMIT 1;
 SELECT json_group_array(due.lane)
 FROM (SELECT s.lane FROM foliot_jobs s
@@ -10,7 +10,8 @@ FROM (SELECT s.lane FROM foliot_jobs s
       ORDER BY s.run_at, s.id
       LIMIT :limit) due;
 UPDATE foliot_jobs
-SET state = 'ready'
+SET state = CASE WHEN lane & 3 = 3 AND rank = 0 THEN 'held' ELSE 'ready' END,
+    hold = CASE WHEN lane & 3 = 3 AND rank = 0 THEN 'turn' END
 WHERE rowid IN (
     SELECT s.rowid FROM foliot_jobs s
     WHERE s.partition = :partition AND s.state = 'scheduled' AND s.run_at <= :now

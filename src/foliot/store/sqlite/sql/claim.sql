@@ -30,6 +30,7 @@ FROM (SELECT j.id, j.fence + 1 AS fence, j.kind,
       FROM foliot_jobs j
       WHERE j.partition = :partition AND j.lane = :lane AND j.state = 'ready'
         AND (j.expires_at IS NULL OR j.expires_at > :now)
+        AND (:kinds IS NULL OR j.kind IN (SELECT value FROM json_each(:kinds)))
         AND NOT EXISTS (SELECT 1 FROM foliot_queues q WHERE q.name = :queue AND q.paused_at IS NOT NULL)
       ORDER BY j.band, j.rank, j.id
       LIMIT :quota) r;
@@ -40,6 +41,7 @@ WHERE rowid IN (
     SELECT j.rowid FROM foliot_jobs j
     WHERE j.partition = :partition AND j.lane = :lane AND j.state = 'ready'
         AND (j.expires_at IS NULL OR j.expires_at > :now)
+        AND (:kinds IS NULL OR j.kind IN (SELECT value FROM json_each(:kinds)))
       AND NOT EXISTS (SELECT 1 FROM foliot_queues q WHERE q.name = :queue AND q.paused_at IS NOT NULL)
     ORDER BY j.band, j.rank, j.id
     LIMIT :quota);

@@ -1,7 +1,9 @@
 -- Looks: they change nothing.
 
 -- name: peek_jobs
--- Every (partition, lane) with ready jobs, by skip scan in two steps as above, and each partition's next due time.
+-- Every (partition, lane) with ready jobs, by skip scan in two steps as above; each partition's next due time, which is
+-- now if something waits to be looked at; whether jobs wait for an earlier one of their key, and whether any have
+-- expired.
 WITH RECURSIVE heads (partition, lane, place) AS (
     SELECT * FROM (SELECT j.partition, j.lane, j.rowid FROM foliot_jobs j
                    WHERE j.state = 'ready' ORDER BY j.partition, j.lane LIMIT 1)
@@ -13,12 +15,18 @@ WITH RECURSIVE heads (partition, lane, place) AS (
         (SELECT j.rowid FROM foliot_jobs j
          WHERE j.state = 'ready' AND j.partition > h.partition ORDER BY j.partition, j.lane LIMIT 1))
 )
-SELECT h.partition, h.lane, j.queue, j.requires, NULL
+SELECT h.partition, h.lane, j.queue, j.requires, NULL, 0, 0
 FROM heads h CROSS JOIN foliot_jobs j ON j.rowid = h.place
 UNION ALL
 SELECT p.value, NULL, NULL, NULL,
-       ((SELECT j.run_at FROM foliot_jobs j WHERE j.partition = p.value AND j.state = 'scheduled'
-         ORDER BY j.run_at LIMIT 1) - :now) / 1000000.0
+       CASE WHEN EXISTS (SELECT 1 FROM foliot_jobs j WHERE j.partition = p.value AND j.hold IN ('admission', 'turn'))
+            THEN 0.0
+            ELSE ((SELECT j.run_at FROM foliot_jobs j WHERE j.partition = p.value AND j.state = 'scheduled'
+                   ORDER BY j.run_at LIMIT 1) - :now) / 1000000.0 END,
+       EXISTS (SELECT 1 FROM foliot_jobs j WHERE j.partition = p.value AND j.ordering_key IS NOT NULL
+                  AND j.hold IN ('admission', 'order')),
+       EXISTS (SELECT 1 FROM foliot_jobs j WHERE j.partition = p.value AND j.expires_at IS NOT NULL
+                  AND j.expires_at <= :now AND j.state || '' IN ('scheduled', 'waiting', 'held', 'ready'))
 FROM json_each(:partitions) p;
 
 -- name: list_running_jobs

@@ -64,10 +64,17 @@ SELECT count(*) FROM (
     LIMIT :limit);
 
 -- name: list_earlier_jobs
--- Live jobs of its ordering key that were made before it. Rides foliot_jobs_order.
+-- Live jobs of its ordering key that run before it: the one that is active, and those made before it. Rides
+-- foliot_jobs_active and foliot_jobs_order.
+SELECT a.id, a.state
+FROM foliot_jobs m CROSS JOIN foliot_jobs a
+WHERE m.partition = :partition AND m.id = :id
+  AND a.partition = :partition AND a.namespace = m.namespace AND a.ordering_key = m.ordering_key
+  AND a.ordering_key IS NOT NULL AND coalesce(a.hold, '') NOT IN ('admission', 'order') AND a.id <> :id
+UNION ALL
 SELECT o.id, o.state
 FROM foliot_jobs m CROSS JOIN foliot_jobs o
 WHERE m.partition = :partition AND m.id = :id
   AND o.partition = :partition AND o.namespace = m.namespace AND o.ordering_key = m.ordering_key
-  AND o.ordering_key IS NOT NULL AND o.id < :id
-ORDER BY o.id LIMIT :limit;
+  AND o.ordering_key IS NOT NULL AND o.hold IN ('admission', 'order') AND o.id < :id
+ORDER BY 1 LIMIT :limit;

@@ -6,10 +6,28 @@ ON CONFLICT (name) DO UPDATE SET paused_at = coalesce(foliot_queues.paused_at, e
     paused_by = excluded.paused_by, note = excluded.note;
 
 -- name: resume_queue
-UPDATE foliot_queues SET paused_at = NULL, paused_by = NULL, note = NULL WHERE name = :name;
+UPDATE foliot_queues SET paused_at = NULL, paused_by = NULL, note = NULL, updated_by = coalesce(:by, updated_by)
+WHERE name = :name;
+
+-- name: configure_queue
+INSERT INTO foliot_queues (name, strategy, aging, weights, updated_by)
+VALUES (:name, coalesce(:strategy, 0), coalesce(:aging, 60.0), coalesce(:weights, '{}'), :by)
+ON CONFLICT (name) DO UPDATE
+SET strategy = coalesce(:strategy, strategy), aging = coalesce(:aging, aging), weights = coalesce(:weights, weights),
+    updated_by = :by
+WHERE strategy <> :strategy OR aging <> :aging OR weights <> :weights
+RETURNING name;
 
 -- name: list_queues
-SELECT name, paused_at, paused_by, note FROM foliot_queues ORDER BY name;
+SELECT name, paused_at, paused_by, note, strategy, aging, weights, updated_by FROM foliot_queues ORDER BY name;
+
+-- name: prune_turns
+-- A key that is not ahead of its lane begins where the lane is: nothing need be known of it.
+-- The first part is the look before a write.
+SELECT 1 FROM foliot_fair LIMIT 1;
+DELETE FROM foliot_fair
+WHERE tag <= (SELECT t.head FROM foliot_turns t
+              WHERE t.partition = foliot_fair.partition AND t.lane = foliot_fair.lane);
 
 -- name: prune_history
 -- There are no days to drop whole: a batch of the oldest goes, with the attempts of those jobs, unless the job lives

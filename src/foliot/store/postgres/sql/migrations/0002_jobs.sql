@@ -9,7 +9,12 @@ ALTER TABLE foliot.jobs
     ADD COLUMN extras       text,        -- JSON: what only the worker needs to know
     ADD COLUMN progress     text,        -- JSON: [fraction, message]
     ADD COLUMN hold_note    text;        -- what to know about the hold
-CREATE INDEX jobs_order ON foliot.jobs (partition, namespace, ordering_key, id) WHERE ordering_key IS NOT NULL;
+-- Of the jobs that share an ordering key one at a time is active; the others wait, in the order of their ids.
+CREATE UNIQUE INDEX jobs_active ON foliot.jobs (partition, namespace, ordering_key)
+    WHERE ordering_key IS NOT NULL AND coalesce(hold, '') NOT IN ('admission', 'order');
+CREATE INDEX jobs_order ON foliot.jobs (partition, namespace, ordering_key, id)
+    WHERE ordering_key IS NOT NULL AND hold IN ('admission', 'order');
+CREATE INDEX jobs_admission ON foliot.jobs (partition, id) WHERE hold IN ('admission', 'turn');
 CREATE INDEX jobs_expires ON foliot.jobs (partition, expires_at) WHERE expires_at IS NOT NULL;
 
 ALTER TABLE foliot.history
@@ -86,6 +91,15 @@ CREATE TABLE foliot.fair (
     fair_key  text     NOT NULL,
     tag       bigint   NOT NULL,
     PRIMARY KEY (partition, lane, fair_key)
+);
+
+-- How far a lane that is served round robin has come, and the last place that was given in it.
+CREATE TABLE foliot.turns (
+    partition smallint NOT NULL,
+    lane      bigint   NOT NULL,
+    head      bigint   NOT NULL,
+    tail      bigint   NOT NULL,
+    PRIMARY KEY (partition, lane)
 );
 
 ALTER TABLE foliot.queues

@@ -8,7 +8,12 @@ ALTER TABLE foliot_jobs ADD COLUMN expires_at INTEGER;  -- not started by then, 
 ALTER TABLE foliot_jobs ADD COLUMN extras TEXT;  -- JSON: what only the worker needs to know
 ALTER TABLE foliot_jobs ADD COLUMN progress TEXT;  -- JSON: [fraction, message]
 ALTER TABLE foliot_jobs ADD COLUMN hold_note TEXT;  -- what to know about the hold
-CREATE INDEX foliot_jobs_order ON foliot_jobs (partition, namespace, ordering_key, id) WHERE ordering_key IS NOT NULL;
+-- Of the jobs that share an ordering key one at a time is active; the others wait, in the order of their ids.
+CREATE UNIQUE INDEX foliot_jobs_active ON foliot_jobs (partition, namespace, ordering_key)
+    WHERE ordering_key IS NOT NULL AND coalesce(hold, '') NOT IN ('admission', 'order');
+CREATE INDEX foliot_jobs_order ON foliot_jobs (partition, namespace, ordering_key, id)
+    WHERE ordering_key IS NOT NULL AND hold IN ('admission', 'order');
+CREATE INDEX foliot_jobs_admission ON foliot_jobs (partition, id) WHERE hold IN ('admission', 'turn');
 CREATE INDEX foliot_jobs_expires ON foliot_jobs (partition, expires_at) WHERE expires_at IS NOT NULL;
 
 ALTER TABLE foliot_history ADD COLUMN tags TEXT;
@@ -83,6 +88,15 @@ CREATE TABLE foliot_fair (
     fair_key    TEXT    NOT NULL,
     tag         INTEGER NOT NULL,
     PRIMARY KEY (partition, lane, fair_key)
+);
+
+-- How far a lane that is served round robin has come, and the last place that was given in it.
+CREATE TABLE foliot_turns (
+    partition   INTEGER NOT NULL,
+    lane        INTEGER NOT NULL,
+    head        INTEGER NOT NULL,
+    tail        INTEGER NOT NULL,
+    PRIMARY KEY (partition, lane)
 );
 
 ALTER TABLE foliot_queues ADD COLUMN strategy INTEGER NOT NULL DEFAULT 0;  -- 0 priority, 1 fifo, 2 aged, 3 round robin

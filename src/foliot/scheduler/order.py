@@ -1,0 +1,83 @@
+"""Order: the next job of an ordering key goes on where nobody else saw to it, and what has expired is cancelled.
+
+Whoever finishes a job admits the next of its key at once. Where a job ends in another way, cancelled, reaped or
+expired, a walk over the keys finds it, some of them every second while there are any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from foliot.clock import Clock
+from foliot.ids import Ids
+from foliot.loop import Loop
+from foliot.model.job import JobState, Order
+from foliot.scheduler.partitions import Partitions
+from foliot.store.admission import Admitted
+from foliot.store.port import Peek, Store, Wake
+
+_EVERY: Final = 1.0
+_SELDOM: Final = 60.0
+_BEFORE_ALL: Final[Order] = ("", "")
+
+
+class Orders(Loop):
+    name = "order"
+
+    def __init__(
+        self,
+        store: Store,
+        partitions: Partitions,
+        *,
+        clock: Clock,
+        ids: Ids,
+        batch: int,
+        announce: Callable[[Wake], None],
+    ) -> None:
+        super().__init__(clock, ids)
+        self._store = store
+        self._partitions = partitions
+        self._batch = batch
+        self._announce = announce
+        self._ordered: frozenset[int] = frozenset()
+        self._expired: frozenset[int] = frozenset()
+        self._after: dict[int, Order] = {}
+        self._walk_at = 0.0
+
+    def see(self, peek: Peek) -> None:
+        self._ordered, self._expired = peek.ordered, peek.expired
+        if self._ordered or self._expired:
+            self.wake()
+
+    async def tick(self) -> float:
+        held = self._partitions.held
+        for partition in self._expired & held:
+            await self._expire(partition)
+        self._expired = frozenset()
+        now = self.clock.monotonic()
+        if now >= self._walk_at:
+            for partition in self._ordered & held:
+                await self._walk(partition)
+            self._walk_at = now + self.ids.jitter(_EVERY)
+        return _EVERY if self._ordered else _SELDOM
+
+    async def _expire(self, partition: int) -> None:
+        count = self._batch
+        while count >= self._batch:
+            count = await self._store.admission.expire(partition, limit=self._batch)
+            if count:
+                self._announce(Wake(due=True, changed=True))
+
+    async def _walk(self, partition: int) -> None:
+        after = self._after.get(partition, _BEFORE_ALL)
+        walk = await self._store.admission.walk(partition, after, limit=self._batch)
+        self._after[partition] = walk.after or _BEFORE_ALL
+        if walk.admitted:
+            self._announce(news_of(partition, walk.admitted))
+
+
+def news_of(partition: int, admitted: list[Admitted]) -> Wake:
+    lanes = {one.lane for one in admitted if one.state is JobState.READY}
+    due = any(one.state is not JobState.READY for one in admitted)
+    return Wake(tuple((partition, lane) for lane in lanes), due=due)
