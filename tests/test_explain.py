@@ -12,7 +12,7 @@ from foliot.ids import JobId, SessionId
 from foliot.model.job import Attempt, Job, JobState, Progress
 from foliot.model.search import Standing
 from foliot.model.session import Session
-from foliot.store.port import Queue
+from foliot.store.queueing import Queue
 
 NOW = datetime(2026, 11, 2, 12, tzinfo=UTC)
 ID = JobId("0192f3a4-1111-7000-8000-000000000001")

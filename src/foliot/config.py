@@ -16,7 +16,7 @@ from msgspec import Struct, convert
 from msgspec.structs import fields
 
 from foliot.errors import ConfigError, did_you_mean, redact
-from foliot.setting import Choice, Duration, Flag, Names, Setting, Size, Url, Whole
+from foliot.setting import Choice, Duration, Flag, Names, Setting, Size, Url, Weighted, Whole
 from foliot.toml import Document, read_toml
 
 DEFAULT_FILE = "foliot.toml"
@@ -85,15 +85,7 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
         int, Whole('child processes for jobs with executor="process"', "4", 1, 1024)
     ] = 2
     queues: Annotated[
-        tuple[str, ...],
-        Names(
-            "queues to work for, with weights; none named means all",
-            "mail=3,reports",
-            weighted=True,
-        ),
-    ] = ()
-    capabilities: Annotated[
-        tuple[str, ...], Names("what this worker can do that not all can", "gpu,region:eu")
+        tuple[str, ...], Weighted("queues to work for; none named means all", "mail=3,reports")
     ] = ()
     capabilities: Annotated[
         tuple[str, ...], Names("what this worker can do that not all can", "gpu,region:eu")

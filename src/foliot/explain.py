@@ -12,7 +12,7 @@ from foliot.errors import did_you_mean
 from foliot.model.job import Attempt, Job, JobState
 from foliot.model.search import Standing
 from foliot.model.session import Session
-from foliot.store.port import Queue
+from foliot.store.queueing import Queue
 from foliot.units import show_duration
 
 MOST_AHEAD: Final = 1_000  # jobs before it that are counted

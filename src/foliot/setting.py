@@ -128,7 +128,7 @@ class Choice(Setting, frozen=True):
 
 
 class Names(Setting, frozen=True):
-    """A list of names; as text, separated by commas. With `weighted`, each may have a weight: mail=3."""
+    """A list of names; as text, separated by commas."""
 
     weighted: bool = False
 
@@ -161,6 +161,12 @@ class Names(Setting, frozen=True):
 
     def show(self, value: object) -> str:
         return (", ".join(value) if isinstance(value, tuple) else str(value)) or "none"
+
+
+class Weighted(Names, frozen=True):
+    """A list of names of which each may have a weight: mail=3."""
+
+    weighted: bool = True
 
 
 class Url(Setting, frozen=True):

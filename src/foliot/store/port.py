@@ -7,8 +7,7 @@ says `unknown`, may have taken effect; what to do then is in each docstring. Tim
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -16,11 +15,12 @@ import msgspec
 from foliot.ids import JobId, Mark, SessionId
 from foliot.model.definition import StoredDefinition
 from foliot.model.job import Attempt, ClaimedJob, Job, JobState, NewJob, Outcome
-from foliot.model.lane import Lane, Strategy
+from foliot.model.lane import Lane
 from foliot.model.note import LogLine, NewLine, NewProgress
 from foliot.model.session import NewSession, Session
 from foliot.store.admission import Admission, Admitted
 from foliot.store.operator import Overview, Transfer
+from foliot.store.queueing import Queues
 from foliot.store.searching import Audit, Dead, Record, Search
 
 # Seconds past its timeout before the store takes a job from a session that lives.
@@ -118,17 +118,6 @@ class Extended(msgspec.Struct, frozen=True, kw_only=True):
     """What a session is told with each beat."""
 
     drain: bool = False
-
-
-class Queue(msgspec.Struct, frozen=True):
-    name: str
-    paused_at: datetime | None
-    paused_by: str | None
-    note: str | None
-    strategy: Strategy = Strategy.PRIORITY
-    aging: float = 60.0  # seconds that one step of priority is worth
-    weights: dict[str, float] = {}  # of fair keys; one that is not named has weight 1
-    updated_by: str | None = None
 
 
 class Grade(msgspec.Struct, frozen=True, kw_only=True):
@@ -304,29 +293,6 @@ class Leases(Protocol):
         ...
 
     async def give_up(self, session: SessionId) -> None: ...
-
-
-class Queues(Protocol):
-    async def pause(self, name: str, *, by: str | None = None, note: str | None = None) -> None:
-        """When this returns no claim takes from the queue."""
-        ...
-
-    async def resume(self, name: str, *, by: str | None = None) -> None: ...
-
-    async def configure(
-        self,
-        name: str,
-        *,
-        strategy: Strategy | None = None,
-        aging: float | None = None,
-        weights: Mapping[str, float] | None = None,
-        by: str | None = None,
-    ) -> bool:
-        """What is None stays as it is. What is submitted from now on goes by it; jobs that are there keep their
-        order, and are served side by side with the new ones. Whether it changed anything."""
-        ...
-
-    async def all(self) -> list[Queue]: ...
 
 
 class Definitions(Protocol):

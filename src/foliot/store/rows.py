@@ -14,7 +14,7 @@ from foliot.model.definition import Defaults, StoredDefinition
 from foliot.model.job import Attempt, ClaimedJob, Extras, Job, JobState, Progress
 from foliot.model.lane import Strategy
 from foliot.model.session import Session
-from foliot.store.port import Queue
+from foliot.store.queueing import Queue
 
 # A row is whatever the driver gives; its columns are named once, here.
 Row = Sequence[Any]

@@ -16,9 +16,10 @@ from psycopg import AsyncConnection, sql
 from foliot.clock import Clock
 from foliot.model.lane import Strategy
 from foliot.store import rows
-from foliot.store.port import Grade, Queue
+from foliot.store.port import Grade
 from foliot.store.postgres.connection import Connections, Step, Values
 from foliot.store.postgres.failures import translate
+from foliot.store.queueing import Queue
 from foliot.store.sql import load_statements
 
 SQL: Final = load_statements("foliot.store.postgres", "upkeep.sql")

@@ -10,7 +10,8 @@ from typing import Final
 from foliot.clock import Clock
 from foliot.model.lane import Strategy
 from foliot.store import rows
-from foliot.store.port import Grade, Queue
+from foliot.store.port import Grade
+from foliot.store.queueing import Queue
 from foliot.store.sqlite.batches import Values, execute, load_parts
 from foliot.store.sqlite.connection import Connections
 from foliot.store.sqlite.times import from_microseconds, store_now

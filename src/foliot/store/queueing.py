@@ -1,0 +1,45 @@
+"""The part of a store's contract that is about queues as such."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Protocol
+
+import msgspec
+
+from foliot.model.lane import Strategy
+
+
+class Queue(msgspec.Struct, frozen=True):
+    name: str
+    paused_at: datetime | None
+    paused_by: str | None
+    note: str | None
+    strategy: Strategy = Strategy.PRIORITY
+    aging: float = 60.0  # seconds that one step of priority is worth
+    weights: dict[str, float] = {}  # of fair keys; one that is not named has weight 1
+    updated_by: str | None = None
+
+
+class Queues(Protocol):
+    async def pause(self, name: str, *, by: str | None = None, note: str | None = None) -> None:
+        """When this returns no claim takes from the queue."""
+        ...
+
+    async def resume(self, name: str, *, by: str | None = None) -> None: ...
+
+    async def configure(
+        self,
+        name: str,
+        *,
+        strategy: Strategy | None = None,
+        aging: float | None = None,
+        weights: Mapping[str, float] | None = None,
+        by: str | None = None,
+    ) -> bool:
+        """What is None stays as it is. What is submitted from now on goes by it; jobs that are there keep their
+        order, and are served side by side with the new ones. Whether it changed anything."""
+        ...
+
+    async def all(self) -> list[Queue]: ...
