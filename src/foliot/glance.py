@@ -13,7 +13,8 @@ import msgspec
 from foliot.model.job import JobState
 from foliot.model.overview import ActiveJob, Failure, Loads, QueueLoad, Tally
 from foliot.model.session import Session
-from foliot.store.port import Queue, Store
+from foliot.store.port import Store
+from foliot.store.queueing import Queue
 
 CAP: Final = 10_000
 _LIVE: Final = (JobState.READY, JobState.RUNNING, JobState.SCHEDULED, JobState.HELD)

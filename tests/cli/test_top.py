@@ -20,7 +20,7 @@ from foliot.ids import Ids
 from foliot.model.job import JobState, Progress
 from foliot.model.overview import ActiveJob, Failure, Loads, QueueLoad, Tally
 from foliot.model.session import Session
-from foliot.store.port import Queue
+from foliot.store.queueing import Queue
 
 NOW = datetime(2026, 11, 18, tzinfo=UTC)
 IDS = Ids(seed=1)

@@ -14,7 +14,7 @@ from foliot.glance import Glance, Rates
 from foliot.model.job import JobState, Progress
 from foliot.model.overview import QueueLoad
 from foliot.model.session import Session
-from foliot.store.port import Queue
+from foliot.store.queueing import Queue
 
 _BAR: Final = 10
 _STYLES: Final = {

@@ -13,7 +13,8 @@ from foliot.cli.options import DEFAULT_OPTIONS, Options
 from foliot.cli.output import ago, print_json, print_table
 from foliot.model.job import JobState
 from foliot.model.overview import Loads, QueueLoad
-from foliot.store.port import Queue, Store
+from foliot.store.port import Store
+from foliot.store.queueing import Queue
 
 _CAP: Final = 1_000_000
 _COUNTED: Final = (JobState.READY, JobState.RUNNING, JobState.SCHEDULED, JobState.HELD)
