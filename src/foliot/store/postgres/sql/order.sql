@@ -21,14 +21,14 @@ ORDER BY j.id LIMIT :limit;
 
 -- name: find_idle_orders
 -- The next keys after this one that have jobs waiting, by skip scan over jobs_order, and whether none of each is active.
-WITH RECURSIVE keys AS (
+WITH RECURSIVE named AS (
     (SELECT j.namespace, j.ordering_key, 1 AS number FROM foliot.jobs j
      WHERE j.partition = :partition AND j.ordering_key IS NOT NULL AND j.hold IN ('admission', 'order')
        AND (j.namespace, j.ordering_key) > (:namespace::text, :key::text)
      ORDER BY j.namespace, j.ordering_key LIMIT 1)
     UNION ALL
     SELECT n.namespace, n.ordering_key, k.number + 1
-    FROM keys k CROSS JOIN LATERAL (
+    FROM named k CROSS JOIN LATERAL (
         SELECT j.namespace, j.ordering_key FROM foliot.jobs j
         WHERE j.partition = :partition AND j.ordering_key IS NOT NULL AND j.hold IN ('admission', 'order')
           AND (j.namespace, j.ordering_key) > (k.namespace, k.ordering_key)
@@ -40,7 +40,7 @@ SELECT k.namespace, k.ordering_key,
        (SELECT 1 FROM foliot.jobs a
         WHERE a.partition = :partition AND a.namespace = k.namespace AND a.ordering_key = k.ordering_key
           AND coalesce(a.hold, '') NOT IN ('admission', 'order') LIMIT 1) IS NULL
-FROM keys k ORDER BY k.number;
+FROM named k ORDER BY k.number;
 
 -- name: admit_orders
 -- Of each of these keys the first, if none is active. One that is locked is about to change: then none is admitted, and

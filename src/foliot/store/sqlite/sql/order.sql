@@ -11,11 +11,11 @@ ORDER BY j.id LIMIT :limit;
 
 -- name: find_idle_orders
 -- The next keys after this one that have jobs waiting, by skip scan in two steps, and whether none of each is active.
-WITH RECURSIVE keys (namespace, ordering_key, place, number) AS (
+WITH RECURSIVE named (namespace, ordering_key, place, number) AS (
     SELECT :namespace, :key, 0, 0
     UNION ALL
     SELECT n.namespace, n.ordering_key, n.rowid, k.number + 1
-    FROM keys k CROSS JOIN foliot_jobs n ON n.rowid = coalesce(
+    FROM named k CROSS JOIN foliot_jobs n ON n.rowid = coalesce(
         (SELECT j.rowid FROM foliot_jobs j
          WHERE j.partition = :partition AND j.ordering_key IS NOT NULL AND j.hold IN ('admission', 'order')
            AND j.namespace = k.namespace AND j.ordering_key > k.ordering_key
@@ -30,7 +30,7 @@ SELECT k.namespace, k.ordering_key,
        NOT EXISTS (SELECT 1 FROM foliot_jobs a
                    WHERE a.partition = :partition AND a.namespace = k.namespace AND a.ordering_key = k.ordering_key
                      AND coalesce(a.hold, '') NOT IN ('admission', 'order'))
-FROM keys k WHERE k.number > 0 ORDER BY k.number;
+FROM named k WHERE k.number > 0 ORDER BY k.number;
 
 -- name: admit_orders
 -- Of each of these keys the first, if none is active. Rides foliot_jobs_active, foliot_jobs_order, then the row.
