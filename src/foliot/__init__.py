@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from foliot.errors import NotDead as NotDead
     from foliot.errors import ResultTimeout as ResultTimeout
     from foliot.errors import Retry as Retry
+    from foliot.errors import SessionLost as SessionLost
     from foliot.errors import SoftTimeout as SoftTimeout
     from foliot.errors import StoreRefused as StoreRefused
     from foliot.errors import StoreUnavailable as StoreUnavailable
+    from foliot.errors import TransactionTooLong as TransactionTooLong
     from foliot.errors import UnknownJob as UnknownJob
     from foliot.model.job import Job as Job
     from foliot.model.job import JobState as JobState
@@ -53,7 +55,9 @@ _HOMES = {
     "StoreUnavailable": "foliot.errors",
     "UnknownJob": "foliot.errors",
     "Retry": "foliot.errors",
+    "SessionLost": "foliot.errors",
     "SoftTimeout": "foliot.errors",
+    "TransactionTooLong": "foliot.errors",
     "current_job": "foliot.worker.context",
 }
 
@@ -74,9 +78,11 @@ __all__ = [
     "Priority",
     "ResultTimeout",
     "Retry",
+    "SessionLost",
     "SoftTimeout",
     "StoreRefused",
     "StoreUnavailable",
+    "TransactionTooLong",
     "UnknownJob",
     "current_job",
 ]

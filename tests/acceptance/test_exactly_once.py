@@ -7,6 +7,7 @@ import random
 import sqlite3
 import time
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import psycopg
@@ -82,13 +83,22 @@ def test_a_worker_killed_at_any_point_leaves_both_or_neither(till: Till) -> None
 
 
 def test_workers_killed_at_random_moments_leave_both_or_neither(any_fleet: Fleet) -> None:
+    kill_at_random(any_fleet, rounds=3, kinds=KINDS[:2])
+
+
+@pytest.mark.chaos
+def test_workers_killed_many_times_leave_both_or_neither(any_fleet: Fleet) -> None:
+    kill_at_random(any_fleet, rounds=25, kinds=KINDS)
+
+
+def kill_at_random(any_fleet: Fleet, *, rounds: int, kinds: Sequence[str]) -> None:
     any_fleet.settings["worker.loss_limit"] = "1000"
     till = Till(any_fleet)
     chance = random.Random()
     workers = [till.start() for _ in range(2)]
-    for _ in range(5):
+    for _ in range(rounds):
         calls = [
-            getattr(till.jobs, chance.choice(KINDS[:2])).prepare("", chance.random() * 0.01)
+            getattr(till.jobs, chance.choice(kinds)).prepare("", chance.random() * 0.01)
             for _ in range(40)
         ]
         handles = till.jobs.app.submit_many(calls)
@@ -98,7 +108,7 @@ def test_workers_killed_at_random_moments_leave_both_or_neither(any_fleet: Fleet
         victim = chance.randrange(2)
         workers[victim].kill()
         workers[victim] = till.start()
-    till.fleet.wait_until_done(60)
+    till.fleet.wait_until_done(90)
     till.check()
 
 

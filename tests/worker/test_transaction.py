@@ -396,3 +396,38 @@ async def test_connections_are_taken_in_turns_and_replaced_when_they_are_lost(
         await function(job)
     assert len(await office.notes()) == 4
     await office.desk.close()
+
+
+async def test_many_at_once_wait_for_each_other(office: Office) -> None:
+    jobs = [office.job, *[await office.world.run(office.session) for _ in range(29)]]
+
+    async def function(job: ClaimedJob) -> None:
+        async with Block(office.desk, job) as tx:
+            await tx.execute(INSERT)
+            await tx.execute(INSERT)
+
+    def blocking(job: ClaimedJob) -> None:
+        with Block(office.desk, job) as tx:
+            tx.execute(INSERT)
+            tx.execute(INSERT)
+
+    async with asyncio.timeout(10):
+        await asyncio.gather(
+            *(function(job) for job in jobs[:20]),
+            *(in_thread(lambda job=job: blocking(job)) for job in jobs[20:]),  # type: ignore[misc]
+        )
+    assert await office.world.count() == {JobState.SUCCEEDED: 30}
+    assert len(await office.notes()) == 60
+
+
+async def test_who_stops_waiting_for_its_turn_keeps_nobody_waiting(office: Office) -> None:
+    if office.world.place.engine == "postgres":
+        return  # there they take no turns
+    second = await office.world.run(office.session)
+    async with office.block() as tx:
+        await tx.execute(INSERT)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(5), Block(office.desk, second) as other:
+                await asyncio.wait_for(other.execute(INSERT), 0.1)
+    assert await office.notes() == ["here"]
+    await office.world.end(office.session, second)

@@ -39,7 +39,7 @@ class PostgresTransactions:
         self._size = settings.worker.transactions
         self._conninfo = to_conninfo(settings.store.url, timeout=settings.store.connect_timeout)
         self.role = role_of(self._conninfo)
-        self._blocking = BlockingLines(self._conninfo, size=self._size, patience=self.limit)
+        self._blocking = BlockingLines(self._conninfo, size=self._size, patience=10 * self.limit)
         self._async: AsyncLines | None = None
         self._partitions = 0
 
@@ -78,7 +78,7 @@ class PostgresTransactions:
         if not waits:
             return self._blocking
         if self._async is None or self._async.loop is not asyncio.get_running_loop():
-            self._async = AsyncLines(self._conninfo, size=self._size, patience=self.limit)
+            self._async = AsyncLines(self._conninfo, size=self._size, patience=10 * self.limit)
         return self._async
 
     async def _begin_on(self, connection: Any, lines: Any) -> PostgresWork:

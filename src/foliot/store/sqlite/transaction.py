@@ -7,15 +7,17 @@ function is doing then.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sqlite3
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from sqlite3 import Connection, Cursor
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from foliot.clock import Clock
 from foliot.config import Settings
-from foliot.errors import FoliotError, InvalidValue, TransactionTooLong
+from foliot.errors import FoliotError, InvalidValue, StoreUnavailable, TransactionTooLong
 from foliot.model.job import Outcome
 from foliot.store.guest import at_once
 from foliot.store.port import Jobs
@@ -27,6 +29,7 @@ from foliot.store.sqlite.migrations import read_partitions
 from foliot.store.transaction import Parameters
 
 T = TypeVar("T")
+_SLICE: Final = 0.05  # seconds between looks whether somebody still wants it
 
 
 class SqliteTransactions:
@@ -35,7 +38,10 @@ class SqliteTransactions:
         self.file = File(settings.store.url)
         self.clock = clock
         self.limit = min(settings.worker.transaction_limit, lease / 3)
-        self.patience = lease  # several wait for each other
+        self.patience = 10 * self.limit  # several wait for each other
+        self.turn = (
+            threading.Lock()
+        )  # those of one process queue here, and do not ask the file again and again
         self.partitions = 0
 
     async def begin(self, *, waits: bool) -> SqliteWork:
@@ -68,9 +74,13 @@ class SqliteWork:
         self._waits = waits
         self._lock = threading.RLock()  # a cancelled caller may leave a thread at work
         self._open: Connection | None = None
+        self._thread: ThreadPoolExecutor | None = None
         self._timer: threading.Timer | None = None
         self._ending = False  # now, and only now, the transaction may be ended
         self._too_long = False
+        self._has_turn = False
+        self._over = False
+        self._given_up = False  # what still waits for its turn need not
 
     @property
     def partitions(self) -> int:
@@ -117,13 +127,14 @@ class SqliteWork:
         return await self.run(ask)
 
     def check(self) -> None:
-        with self._lock:
-            self._check_time()
-            if self._open is not None and not self._open.in_transaction:
-                raise FoliotError(
-                    "the transaction was ended inside its block: SQLite has rolled it back",
-                    hint="the statement before has failed for want of space, or by its conflict clause",
-                )
+        # Without the lock: a thread that was left at work may have it, and this may be the event loop.
+        self._check_time()
+        connection = self._open
+        if connection is not None and not connection.in_transaction:
+            raise FoliotError(
+                "the transaction was ended inside its block: SQLite has rolled it back",
+                hint="the statement before has failed for want of space, or by its conflict clause",
+            )
 
     async def commit(self) -> None:
         def commit() -> None:
@@ -149,10 +160,17 @@ class SqliteWork:
                     roll_back(connection)
                 self._close(connection)
 
-        await self._here_or_there(abandon)
+        self._given_up = True
+        if not self._over:
+            await self._here_or_there(abandon)
 
     async def _here_or_there(self, act: Callable[[], T]) -> T:
-        return await asyncio.to_thread(act) if self._waits else act()
+        if not self._waits:
+            return act()
+        # A thread to itself: if those that wait for their turn took all there are, whoever has it could not go on.
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "foliot-transaction")
+        return await asyncio.get_running_loop().run_in_executor(self._thread, act)
 
     def _connect(self) -> Connection:
         return self._home.file.connect(timeout=self._home.patience)
@@ -162,18 +180,33 @@ class SqliteWork:
         if self._open is None:
             if self._ending:
                 raise FoliotError("the transaction is over: its block has ended")
-            connection = self._connect()
-            try:
-                begin(impatient(connection), self._home.patience)
-                connection.set_authorizer(self._authorize)
-            except sqlite3.Error as error:
-                connection.close()
-                raise explain(error, self._home.file) from error
-            self._open = connection
+            self._open = self._begin()
             self._timer = threading.Timer(self._home.limit, self._expire)
             self._timer.daemon = True
             self._timer.start()
         return self._open
+
+    def _begin(self) -> Connection:
+        slices = round(self._home.patience / _SLICE)
+        if not any(self._home.turn.acquire(timeout=_SLICE) for _ in self._while_wanted(slices)):
+            raise StoreUnavailable("SQLite: other transactions of jobs have gone on for too long")
+        connection: Connection | None = None
+        try:
+            connection = self._connect()
+            begin(impatient(connection), self._home.patience)
+            connection.set_authorizer(self._authorize)
+        except BaseException as error:
+            self._home.turn.release()
+            if connection is not None:
+                connection.close()
+            if isinstance(error, sqlite3.Error):
+                raise explain(error, self._home.file) from error
+            raise
+        self._has_turn = True
+        return connection
+
+    def _while_wanted(self, slices: int) -> Iterator[int]:
+        return itertools.takewhile(lambda _: not self._given_up, range(slices))
 
     def _end(self) -> Connection | None:
         self._ending = True
@@ -185,6 +218,15 @@ class SqliteWork:
         self._open = None
         if connection is not None:
             connection.close()
+        self._pass_on()
+        self._over = True
+        if self._thread is not None:
+            self._thread.shutdown(wait=False)
+
+    def _pass_on(self) -> None:
+        if self._has_turn:
+            self._has_turn = False
+            self._home.turn.release()
 
     def _expire(self) -> None:
         """In a thread of its own, while the function sleeps or its statement runs."""
@@ -200,6 +242,7 @@ class SqliteWork:
             # First this: what the function goes on to write must not be written outside a transaction.
             connection.execute("PRAGMA query_only = 1")
             roll_back(connection)
+            self._pass_on()
 
     def _check_time(self) -> None:
         if self._too_long:
