@@ -38,6 +38,12 @@ def count_sync(n: int, sheet: str, filler: str = "") -> None:  # noqa: ARG001
     calls(sheet)[n] += 1
 
 
+@app.job(kind="bench.process", queue=QUEUE, max_attempts=1, executor="process")
+def count_process(n: int, sheet: str, filler: str = "") -> None:  # noqa: ARG001
+    """The same, in a child process."""
+    calls(sheet)[n] += 1
+
+
 @app.job(kind="bench.moment", queue=QUEUE, max_attempts=1)
 async def note_moment(n: int, sheet: str, moments_of: str) -> None:
     """Note when it began."""

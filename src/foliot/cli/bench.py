@@ -21,7 +21,7 @@ Switch = Annotated[bool, Parameter(negative="")]
 def drain(
     *,
     jobs: Whole = 200_000,
-    kind: Literal["async", "sync"] = "async",
+    kind: Literal["async", "sync", "process"] = "async",
     processes: str = "2",
     concurrency: str | None = None,
     threads: str | None = None,
@@ -38,7 +38,7 @@ def drain(
     jobs
         How many jobs are in the queue.
     kind
-        Async functions, or sync ones in threads.
+        Async functions, sync ones in threads, or functions in child processes.
     processes
         How many worker processes to run.
     concurrency

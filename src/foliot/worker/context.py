@@ -68,6 +68,26 @@ class CurrentJob:
         return self._place.queues.get(self._job.lane, "default")
 
     @property
+    def namespace(self) -> str:
+        return self._job.facts.namespace
+
+    @property
+    def key(self) -> str | None:
+        return self._job.facts.key
+
+    @property
+    def ordering_key(self) -> str | None:
+        return self._job.facts.ordering_key
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return self._job.facts.tags
+
+    @property
+    def priority(self) -> int:
+        return self._job.priority
+
+    @property
     def attempt(self) -> int:
         """1 for the first."""
         return self._job.attempt

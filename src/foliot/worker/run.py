@@ -126,6 +126,8 @@ def _reason(error: BaseException) -> str:
             return "timed_out"
         case MemoryExceeded():
             return "memory_exceeded"
+        case BaseExceptionGroup() if error.subgroup(SoftTimeout) is not None:
+            return "timed_out"
     return "failed"
 
 
