@@ -164,8 +164,9 @@ def check_hook(name: str, function: Callable[..., Any], *, most: int, least: int
         raise InvalidValue(name, function, "is not a function", example=example)
     parameters = inspect.signature(function).parameters.values()
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    needed = [p for p in parameters if p.default is p.empty and p.kind is not p.VAR_POSITIONAL]
-    if len(needed) > most or len(positional) < least:
+    needed = [p for p in parameters if p.default is p.empty and p in positional]
+    named = [p for p in parameters if p.default is p.empty and p.kind is p.KEYWORD_ONLY]
+    if len(needed) > most or len(positional) < least or named:
         raise InvalidValue(name, place_of(function), "takes other arguments", example=example)
 
 

@@ -88,7 +88,8 @@ def reason_of(handle: Any) -> tuple[str | None, str | None]:
 
 
 def pids(note: Path) -> list[int]:
-    return [int(word) for word in eventually(lambda: note.exists() and note.read_text()).split()]
+    text = eventually(lambda: note.read_text() if note.exists() else "")
+    return [int(word) for word in text.split()]
 
 
 def test_children_are_used_again(shop: Shop) -> None:
@@ -241,7 +242,8 @@ def test_current_job_knows_the_same_everywhere(
     assert session == shop.process.session
     asynchronous = kind in ("facts_async", "facts_on_loop")
     assert trail == ([f"async {kind}"] if asynchronous else [f"outer {kind}", "inner"])
-    lines = eventually(lambda: len(some := handle.logs()) >= 2 and some)
+    eventually(lambda: len(handle.logs()) >= 2)
+    lines = handle.logs()
     assert [(line.level, line.logger, line.message) for line in lines] == [
         ("warning", "job", "by hand"),
         ("info", "shop", f"said {kind}"[:20] + (" [2 characters cut]" if len(kind) > 15 else "")),

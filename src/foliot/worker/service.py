@@ -155,7 +155,11 @@ class Worker:
             return True
         if not self._slots.executing:
             return False
-        await self._cycle.wait()
+        waits = [asyncio.ensure_future(one.wait()) for one in (self._cycle, self._noted)]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+        self._noted.clear()
         return True
 
     def look_at_the_clock(self) -> None:
