@@ -348,12 +348,17 @@ class Model:
         return Reaped(**counts)
 
     def _why(self, row: Live) -> str:
-        """Lost, unless the session's last beat shows that it had not started."""
+        """Lost, unless the session's last beat shows that it had not started; and even then, the third time."""
         beat = self.sessions.get(row.session) if row.session else None
         assert row.claimed_at is not None
         if beat is None or row.id in beat.executing or row.claimed_at >= beat.beat_at:
             return "lost"
-        return "returned"
+        recorded = [
+            one
+            for one in self.attempts.values()
+            if (one.job, one.outcome) == (row.id, "worker_lost")
+        ]
+        return "lost" if len(recorded) >= 3 * row.losses + 2 else "returned"
 
     def _take_back(self, row: Live, why: str, loss_limit: int) -> str:
         reason = why if why == "timed_out" else "worker_lost"

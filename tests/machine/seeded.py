@@ -233,8 +233,8 @@ BUGS: Final = [
         sqlite=[
             (
                 "reap_jobs",
-                "j.session, j.claimed_at, :now FROM foliot_fates f",
-                "j.session, j.claimed_at, :now FROM (SELECT * FROM foliot_fates WHERE false) f",
+                "j.claimed_at, :now FROM foliot_fates f",
+                "j.claimed_at, :now FROM (SELECT * FROM foliot_fates WHERE false) f",
             )
         ],
     ),
