@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from foliot.errors import InvalidValue as InvalidValue
     from foliot.errors import JobCancelled as JobCancelled
     from foliot.errors import JobFailed as JobFailed
+    from foliot.errors import NotChangeable as NotChangeable
     from foliot.errors import NotDead as NotDead
     from foliot.errors import ResultTimeout as ResultTimeout
     from foliot.errors import Retry as Retry
@@ -50,6 +51,7 @@ _HOMES = {
     "JobCancelled": "foliot.errors",
     "JobFailed": "foliot.errors",
     "NotDead": "foliot.errors",
+    "NotChangeable": "foliot.errors",
     "ResultTimeout": "foliot.errors",
     "StoreRefused": "foliot.errors",
     "StoreUnavailable": "foliot.errors",
@@ -74,6 +76,7 @@ __all__ = [
     "JobFailed",
     "JobState",
     "Jobs",
+    "NotChangeable",
     "NotDead",
     "Priority",
     "ResultTimeout",

@@ -11,7 +11,7 @@ import msgspec
 
 from foliot.author import Author
 from foliot.bulk import refusals, wake_cancelled, wake_retried
-from foliot.errors import FoliotError, InvalidValue, NotDead, UnknownJob, UnknownKind
+from foliot.errors import FoliotError, InvalidValue, NotChangeable, NotDead, UnknownJob, UnknownKind
 from foliot.explain import MOST_AHEAD, Explanation, Facts
 from foliot.explain import explain as explain_facts
 from foliot.ids import Ids, JobId, is_job_id, mark_of, partition_of
@@ -19,7 +19,16 @@ from foliot.model.definition import JobDefinition, StoredDefinition
 from foliot.model.job import Job, JobState, NewJob
 from foliot.model.note import LogLine
 from foliot.model.session import Session
-from foliot.options import NO_CHOICES, Options, check_options, fill, template_of
+from foliot.options import (
+    NO_CHOICES,
+    Changes,
+    Options,
+    change_of,
+    check_options,
+    fill,
+    template_of,
+)
+from foliot.registry import Registry
 from foliot.schema import check_fit, read_payload, stored_definition
 from foliot.store.guest import GuestStore
 from foliot.store.port import Store, Wake
@@ -55,6 +64,42 @@ async def submit_kind(
     encoded = _encode_payload(payload, known, largest)
     template = template_of(kind, known.options, check_options(NO_CHOICES, options or {}))
     return (await submit(store, [fill(template, encoded, ids)]))[0]
+
+
+async def change(
+    store: Store, id: str, options: Changes, *, registry: Registry | None = None
+) -> JobState:
+    """Change a job that has not started. Returns its state then. Raises NotChangeable if it runs or has ended. A new
+    payload is checked against the definition, or against what is stored of it."""
+    job = await get(store, id)
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    payload = given.pop("payload", None)
+    encoded = None if payload is None else await _fitting(store, job.kind, payload, registry)
+    made = change_of(given, encoded, job.requires)
+    partition = partition_of(job.id, store.partitions)
+    if (found := await store.jobs.change(partition, job.id, made)) is None:
+        raise NotChangeable(id, (await get(store, id)).state)
+    lane, state = found
+    ready = ((partition, lane),) if state is JobState.READY else ()
+    store.wake(Wake(ready, due=state is not JobState.READY))
+    return state
+
+
+async def _fitting(
+    store: Store, kind: str, payload: Mapping[str, Any], registry: Registry | None
+) -> bytes:
+    definition = None if registry is None else registry.get(kind)
+    try:
+        encoded = msgspec.json.encode(read_payload(payload))
+        if definition is not None:
+            definition.decode(encoded)
+    except InvalidValue:
+        raise
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidValue("payload", payload, f"does not fit {kind}: {error}") from error
+    if definition is None and (known := await store.definitions.get(kind)) is not None:
+        check_fit(known, msgspec.json.decode(encoded))
+    return encoded
 
 
 async def announce(store: Store, definitions: Iterable[JobDefinition]) -> None:

@@ -5,6 +5,7 @@ FoliotError
 │   └── ConfigError                  the same for a setting, with the place it came from
 ├── UnknownJob (LookupError)         no job has this id
 ├── NotDead                          only a dead job can be retried or purged, and this one is not
+├── NotChangeable                    only a job that has not started can be changed
 ├── UnknownKind                      no handler is registered under this kind
 ├── JobFailed                        result() of a job that is dead or skipped
 ├── JobCancelled                     result() of a job that was cancelled
@@ -113,6 +114,15 @@ class NotDead(FoliotError):
         self.id = id
         self.state = state
         super().__init__(f"job {id} is {state}, and only a dead job can be retried or purged")
+
+
+class NotChangeable(FoliotError):
+    """Only jobs that have not started can be changed."""
+
+    def __init__(self, id: object, state: str) -> None:
+        self.id = id
+        self.state = state
+        super().__init__(f"job {id} is {state}, and only a job that has not started can be changed")
 
 
 class UnknownKind(FoliotError):

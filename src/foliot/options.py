@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, TypedDict
+from typing import Any, Final, TypedDict, cast
 
 import msgspec
 
@@ -23,6 +23,7 @@ from foliot.checks import (
 )
 from foliot.errors import InvalidValue, did_you_mean
 from foliot.ids import Ids, JobId, slot_of_key
+from foliot.model.change import Change
 from foliot.model.definition import Defaults
 from foliot.model.job import Extras, KeyMode, More, NewJob
 from foliot.model.lane import lane_of
@@ -57,6 +58,20 @@ class Options(TypedDict, total=False):
     fair_key: str | None
     ignore_result: bool | None
     connection: Any  # of psycopg, psycopg2, asyncpg, sqlite3, SQLAlchemy or Django
+
+
+class Changes(TypedDict, total=False):
+    """What `change` takes; what is not named stays."""
+
+    delay: float | timedelta
+    run_at: datetime
+    priority: int
+    queue: str
+    payload: dict[str, Any]
+    tags: Names
+    timeout: float | timedelta
+    max_attempts: int
+    expires: float | timedelta | datetime
 
 
 class Choices(msgspec.Struct, frozen=True):
@@ -148,6 +163,31 @@ def fill(template: NewJob, payload: bytes, ids: Ids) -> NewJob:
     )
 
 
+def change_of(
+    options: Mapping[str, Any], payload: bytes | None, requires: tuple[str, ...]
+) -> Change:
+    """Of a job that requires these capabilities."""
+    for name in options:
+        if name not in Changes.__optional_keys__:
+            hint = did_you_mean(name, Changes.__optional_keys__)
+            raise InvalidValue("change", name, "is not something that can be changed", hint=hint)
+    choices = check_options(NO_CHOICES, cast(Options, options))
+    _check_expiry(choices.expires, choices)
+    return Change(
+        retime=choices.delay is not None or choices.run_at is not None,
+        run_at=choices.run_at,
+        delay=choices.delay,
+        queue=choices.queue,
+        lane=None if choices.queue is None else lane_of(choices.queue, requires).number,
+        priority=choices.priority,
+        max_attempts=choices.max_attempts,
+        timeout=choices.timeout,
+        payload=payload,
+        tags=choices.tags,
+        more=More(**_expiry(choices.expires)),
+    )
+
+
 def key_slot(job: NewJob) -> int:
     """Where its unique key lives."""
     return slot_of_key(job.namespace, job.kind, job.key or "")
@@ -184,11 +224,16 @@ def _more(defaults: Defaults, choices: Choices) -> More | None:
         ordering_key=choices.ordering_key,
         fair_key=choices.fair_key,
         requires=defaults.requires,
-        expires_at=_microseconds(expires) if isinstance(expires, datetime) else None,
-        expires_in=expires if isinstance(expires, float) else None,
         extras=None if extras == _PLAIN else extras,
+        **_expiry(expires),
     )
     return None if more == More() else more
+
+
+def _expiry(expires: float | datetime | None) -> dict[str, Any]:
+    if isinstance(expires, datetime):
+        return {"expires_at": _microseconds(expires)}
+    return {} if expires is None else {"expires_in": expires}
 
 
 def _check_expiry(expires: float | datetime | None, choices: Choices) -> None:

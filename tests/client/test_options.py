@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from foliot import Exponential, Fixed, Foliot, JobState
-from foliot.errors import InvalidValue
+from foliot.errors import InvalidValue, NotChangeable
 from foliot.model.lane import lane_of
 
 StartWorker = Callable[[], None]
@@ -200,3 +201,43 @@ def test_a_retry_policy_of_a_submission_is_stored(app: Foliot) -> None:
 
     policy = Exponential(first=2, factor=3, cap=10)
     assert echo.options(retry=policy).submit().job().extras.retry == policy
+
+
+def test_a_key_may_stand_for_the_last_submission(app: Foliot, start_worker: StartWorker) -> None:
+    @app.job
+    def echo(n: int) -> int:
+        return n
+
+    keyed = echo.options(key="a", delay=60)
+    first = keyed.submit(1)
+    assert keyed.submit(2).id == first.id
+    assert first.job().payload == b'{"n":1}'
+    assert keyed.options(key_mode="replace").submit(3).id == first.id
+    assert first.job().payload == b'{"n":3}'
+    last = keyed.options(key_mode="debounce", delay=0).submit(4)
+    start_worker()
+    assert (last.id, last.result(timeout=20)) == (first.id, 4)
+
+
+def test_a_handle_changes_its_job_until_that_starts(app: Foliot, start_worker: StartWorker) -> None:
+    @app.job
+    def echo(n: int) -> int:
+        return n
+
+    handle = echo.options(delay=3600).submit(1)
+    assert handle.change(priority=1, tags=["x"]) is JobState.SCHEDULED
+    with pytest.raises(InvalidValue, match="does not fit echo"):
+        handle.change(payload={"n": "one"})
+    assert handle.change(payload={"n": 7}, run_at=datetime.now(UTC)) is JobState.READY
+    start_worker()
+    assert handle.result(timeout=20) == 7
+    assert (handle.job().priority, handle.job().tags) == (1, ("x",))
+    with pytest.raises(NotChangeable, match="is succeeded, and only a job that has not started"):
+        handle.change(priority=1)
+
+    async def main() -> None:
+        later = await echo.options(delay=3600).asubmit(2)
+        assert await later.achange(delay=0) is JobState.READY
+        assert await later.aresult(timeout=20) == 2
+
+    asyncio.run(main())

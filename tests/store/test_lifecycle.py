@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from foliot.ids import JobId, SessionId
-from foliot.model.job import ClaimedJob, End, Job, JobState, Outcome
+from foliot.model.change import Change, take_over
+from foliot.model.job import ClaimedJob, End, Job, JobState, More, Outcome
 from foliot.model.lifecycle import TRANSITIONS, VERBS, reachable
 from support.stores import World
 
@@ -60,6 +61,9 @@ class Subject:
         self.world.clock.advance(10_000)
         await self.world.reap()
 
+    async def change(self, change: Change) -> None:
+        await self.world.store.jobs.change(self.world.partition, self.id, change)
+
     async def retry(self) -> None:
         await self.world.store.dead.retry(self.world.partition, [self.id], record=lambda ids: [])
 
@@ -100,6 +104,18 @@ ACTS: dict[str, dict[str, Act]] = {
         "past its deadline": lambda s: s.pass_deadline(),
     },
     "retry": {"retry": lambda s: s.retry()},
+    "change": {
+        "priority": lambda s: s.change(Change(priority=1)),
+        "to now": lambda s: s.change(Change(retime=True)),
+        "to later": lambda s: s.change(Change(retime=True, delay=60)),
+        "taken over": lambda s: s.change(take_over(s.world.new_job())),
+        "into an order": lambda s: s.change(
+            take_over(s.world.new_job(more=More(ordering_key=str(s.id))))
+        ),
+        "taken over and put off": lambda s: s.change(
+            take_over(s.world.new_job(delay=60, key="k", key_mode="debounce"))
+        ),
+    },
 }
 # Only a retry with a backoff would lead there from reaping; the store sends what it takes back to ready.
 # A retry leads to held where the job has an ordering key or its queue is served round robin: test_dead.py.

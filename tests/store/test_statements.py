@@ -28,6 +28,7 @@ POSTGRES, SQLITE = "foliot.store.postgres", "foliot.store.sqlite"
 # Where the dialects must differ, each with its reason.
 ONLY_POSTGRES = {
     "list_history_days": "history is kept by day",
+    "lock_holders": "the same",
     "lock_jobs": "there is one writer, so nobody waits crosswise",
     "lock_dead_jobs": "the same",
     "limit_search": "the time is looked at between steps",

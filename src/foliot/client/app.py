@@ -150,13 +150,15 @@ class Foliot(Definer):
 
     def get(self, id: str) -> Handle[Any]:
         """The handle of a job that was submitted earlier or elsewhere."""
-        return Handle(check_id(id), portal=self._portal, clock=self.clock)
+        return Handle(check_id(id), portal=self._portal, clock=self.clock, registry=self._registry)
 
     def handle(self, job: Job) -> Handle[Any]:
         """The handle of a job that was read; its result comes in the type of the function's annotation."""
         definition = self.registry.get(job.kind)
         returns = Any if definition is None else definition.returns
-        return Handle(job.id, portal=self._portal, clock=self.clock, returns=returns)
+        return Handle(
+            job.id, portal=self._portal, clock=self.clock, registry=self._registry, returns=returns
+        )
 
     def jobs(self, filter: str = "", *, limit: int = 100) -> list[Job]:
         """The newest jobs that a filter means, for example "state:dead kind:send_*": live, ended or dead ones."""
@@ -294,6 +296,12 @@ class Foliot(Definer):
 
     def _handles(self, ids: Sequence[JobId], calls: Sequence[Prepared]) -> list[Handle[Any]]:
         return [
-            Handle(id, portal=self._portal, clock=self.clock, returns=call.definition.returns)
+            Handle(
+                id,
+                portal=self._portal,
+                clock=self.clock,
+                registry=self._registry,
+                returns=call.definition.returns,
+            )
             for id, call in zip(ids, calls, strict=True)
         ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, Unpack
 
 import msgspec
 
@@ -22,6 +22,8 @@ from foliot.explain import Explanation
 from foliot.ids import JobId
 from foliot.model.job import Attempt, Job, JobState
 from foliot.model.note import LogLine
+from foliot.options import Changes
+from foliot.registry import Registry
 
 R = TypeVar("R")
 _AGAIN: Final = 0.25  # seconds before the attempts of a dead job are asked for again, in an outage
@@ -30,11 +32,20 @@ _AGAIN: Final = 0.25  # seconds before the attempts of a dead job are asked for 
 class Handle(Generic[R]):
     """What `submit` gives back. It holds nothing open: keep it, lose it, or make it again with `app.get(id)`."""
 
-    def __init__(self, id: JobId, *, portal: Portal, clock: Clock, returns: Any = Any) -> None:
+    def __init__(
+        self,
+        id: JobId,
+        *,
+        portal: Portal,
+        clock: Clock,
+        returns: Any = Any,
+        registry: Registry | None = None,
+    ) -> None:
         self.id = id
         self._portal = portal
         self._clock = clock
         self._returns = returns
+        self._registry = registry  # of the app: by what changed arguments are checked
 
     def status(self) -> JobState:
         return self.job().state
@@ -78,6 +89,14 @@ class Handle(Generic[R]):
     async def acancel(self) -> JobState:
         return await self._portal.acall(self._cancel())
 
+    def change(self, **changes: Unpack[Changes]) -> JobState:
+        """Change a job that has not started, and return its state then; what is not named stays. Raises NotChangeable
+        if it runs or has ended."""
+        return self._portal.call(self._change(changes))
+
+    async def achange(self, **changes: Unpack[Changes]) -> JobState:
+        return await self._portal.acall(self._change(changes))
+
     def retry(self, payload: dict[str, Any] | None = None, *, by: str | None = None) -> JobState:
         """Try a dead job again, with another payload if one is given. It is written down who did (`by`, or the user of
         this process). Raises NotDead for any other job."""
@@ -103,6 +122,10 @@ class Handle(Generic[R]):
 
     async def _attempts(self) -> list[Attempt]:
         return await (await self._portal.store()).jobs.attempts(self.id)
+
+    async def _change(self, changes: Changes) -> JobState:
+        store = await self._portal.store()
+        return await commands.change(store, self.id, changes, registry=self._registry)
 
     async def _retry(self, payload: dict[str, Any] | None, by: str | None) -> JobState:
         author = Author(self._portal.ids, by)

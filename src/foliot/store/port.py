@@ -13,6 +13,7 @@ from typing import Final, Protocol
 import msgspec
 
 from foliot.ids import JobId, Mark, SessionId
+from foliot.model.change import Change
 from foliot.model.definition import StoredDefinition
 from foliot.model.job import Attempt, ClaimedJob, Job, JobState, NewJob, Outcome
 from foliot.model.lane import Lane
@@ -146,9 +147,17 @@ class Jobs(Protocol):
     async def submit(
         self, partition: int, jobs: Sequence[NewJob], *, resend: bool = False
     ) -> list[JobId]:
-        """Insert all or nothing. Returns the id that stands for each: its own, or the live job's that
-        already has its unique key. Safe to repeat with `resend=True` after an unknown outcome: a job that
-        exists, or has finished meanwhile, is not made again."""
+        """Insert all or nothing. Returns the id that stands for each: its own, or the live job's that already has its
+        unique key. In the modes replace and debounce that one takes over arguments and options, if it has not started;
+        if it runs, it gives up its key and a new job is made. Safe to repeat with `resend=True` after an unknown
+        outcome: a job that exists, or has finished meanwhile, is not made again."""
+        ...
+
+    async def change(
+        self, partition: int, id: JobId, change: Change
+    ) -> tuple[int, JobState] | None:
+        """Change a job that has not started. Returns its lane number and state then; None: there is no such job, it
+        runs, or it has ended. Repeating is harmless, but a delay is then counted anew."""
         ...
 
     async def finish_and_claim(

@@ -12,6 +12,7 @@ import msgspec
 # The files that follow a job through its life, in this order.
 JOB_FILES: Final = (
     "submit.sql",
+    "change.sql",
     "claim.sql",
     "finish.sql",
     "cancel.sql",

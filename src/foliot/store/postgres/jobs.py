@@ -6,19 +6,20 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-import msgspec
-
 from foliot.clock import Clock
 from foliot.ids import JobId, SessionId, milliseconds_of, partition_of
+from foliot.model.change import Change
 from foliot.model.job import Attempt, End, Job, JobState, NewJob, Outcome
 from foliot.model.lane import Lane
 from foliot.store import rows
 from foliot.store.batches import by_partition, chunks
 from foliot.store.port import DEADLINE_GRACE, Cycle, Peek, Reaped, RunningJob, Share
-from foliot.store.postgres.arrays import blobs, numbers, optional_numbers, texts, words
+from foliot.store.postgres.arrays import blobs, numbers, texts, words
 from foliot.store.postgres.audit import act_by_hand
+from foliot.store.postgres.change import change_steps
 from foliot.store.postgres.connection import Step, Transacting, Values
 from foliot.store.postgres.order import admissions, order_steps
+from foliot.store.postgres.submit import Submissions
 from foliot.store.searching import Record
 from foliot.store.sql import JOB_FILES, load_statements
 
@@ -31,36 +32,19 @@ class PostgresJobs:
         self._connections = connections
         self._clock = clock
         self._partitions = partitions
+        self._submissions = Submissions(connections, clock)
 
     async def submit(
         self, partition: int, jobs: Sequence[NewJob], *, resend: bool = False
     ) -> list[JobId]:
-        keyed = any(job.key is not None for job in jobs)
-        if keyed:
-            # One order for everybody: two batches with the same keys cannot wait for each other crosswise.
-            ordered: Sequence[NewJob] = sorted(jobs, key=lambda job: (job.kind, job.key or ""))
-        else:
-            ordered = jobs
-        steps = [
-            Step(SQL["submit_jobs"], self._submission(partition, some))
-            for some in chunks(ordered, lambda job: len(job.payload))
-        ]
-        if not keyed and not resend:
-            await self._connections.transact(steps)
-            return [job.id for job in jobs]
-        if resend:
-            ids = words(job.id for job in jobs)
-            steps.append(Step(SQL["withdraw_resent_jobs"], {"partition": partition, "ids": ids}))
-        steps.append(Step(SQL["find_submitted_jobs"], _keys(partition, jobs, resend=resend)))
-        found: dict[int, JobId | None] = dict((await self._connections.transact(steps))[-1])
-        missing = [job for position, job in enumerate(jobs) if found[position] is None]
-        if missing:
-            # The job that had the key ended between the insert and the look.
-            again = dict(
-                zip(missing, await self.submit(partition, missing, resend=True), strict=True)
-            )
-            return [found[position] or again[job] for position, job in enumerate(jobs)]
-        return [found[position] or job.id for position, job in enumerate(jobs)]
+        return await self._submissions.submit(partition, jobs, resend=resend)
+
+    async def change(
+        self, partition: int, id: JobId, change: Change
+    ) -> tuple[int, JobState] | None:
+        steps = change_steps(partition, id, change, self._now())
+        found = (await self._connections.transact(steps))[-1]
+        return (found[0][1], JobState(found[0][2])) if found else None
 
     async def finish_and_claim(
         self,
@@ -207,32 +191,6 @@ class PostgresJobs:
     def _now(self) -> datetime | None:
         return self._clock.now_for_store()
 
-    def _submission(self, partition: int, jobs: Sequence[NewJob]) -> Values:
-        return {
-            "partition": partition,
-            "now": self._now(),
-            "ids": words([job.id for job in jobs]),
-            "lanes": numbers([job.lane for job in jobs]),
-            "priorities": numbers([job.priority for job in jobs]),
-            "max_attempts": numbers([job.max_attempts for job in jobs]),
-            "namespaces": words([job.namespace for job in jobs]),
-            "kinds": words([job.kind for job in jobs]),
-            "queues": words([job.queue for job in jobs]),
-            "run_ats": texts(
-                [None if job.run_at is None else job.run_at.isoformat() for job in jobs]
-            ),
-            "delays": optional_numbers([job.delay for job in jobs]),
-            "timeouts": optional_numbers([job.timeout for job in jobs]),
-            "keys": texts([job.key for job in jobs]),
-            "payloads": blobs([job.payload for job in jobs]),
-            "mores": texts(
-                [
-                    None if job.more is None else msgspec.json.encode(job.more).decode()
-                    for job in jobs
-                ]
-            ),
-        }
-
     def _claim(
         self, partition: int, session: SessionId, shares: Sequence[Share], room: int
     ) -> Values:
@@ -351,17 +309,6 @@ def _failures(outcomes: Sequence[Outcome]) -> Values:
         "reasons": texts([outcome.reason or "failed" for outcome in outcomes]),
         "errors": texts([outcome.error for outcome in outcomes]),
         "tracebacks": texts([outcome.traceback for outcome in outcomes]),
-    }
-
-
-def _keys(partition: int, jobs: Sequence[NewJob], *, resend: bool) -> Values:
-    return {
-        "partition": partition,
-        "resend": resend,
-        "ids": words([job.id for job in jobs]),
-        "namespaces": words([job.namespace for job in jobs]),
-        "kinds": words([job.kind for job in jobs]),
-        "keys": texts([job.key for job in jobs]),
     }
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from foliot.clock import Clock
 from foliot.ids import JobId, SessionId, partition_of
+from foliot.model.change import Change
 from foliot.model.job import Attempt, Job, JobState, NewJob, Outcome
 from foliot.model.lane import Lane
 from foliot.store import rows
@@ -24,14 +25,15 @@ from foliot.store.sqlite.batches import (
     Values,
     execute,
     load_parts,
-    submissions,
     to_json,
     to_names,
 )
+from foliot.store.sqlite.change import change_job
 from foliot.store.sqlite.claim import Claim, Taken, claimed_jobs
 from foliot.store.sqlite.connection import Transacting
 from foliot.store.sqlite.order import admit_orders
 from foliot.store.sqlite.outcomes import Ending, traces
+from foliot.store.sqlite.submit import submit
 from foliot.store.sqlite.times import from_microseconds, store_now
 
 SQL: Final = load_parts(*JOB_FILES)
@@ -48,18 +50,16 @@ class SqliteJobs:
     async def submit(
         self, partition: int, jobs: Sequence[NewJob], *, resend: bool = False
     ) -> list[JobId]:
-        batches = list(submissions(jobs))
+        return await submit(self._connections, self._clock, partition, jobs, resend=resend)
 
-        def run(connection: Connection) -> list[JobId] | None:
-            values: Values = {"partition": partition, "now": self._now()}
-            inserted = _insert(connection, batches, values)
-            if inserted == len(jobs) and not resend:
-                return None
-            if resend:
-                _withdraw(connection, jobs, values)
-            return _find(connection, jobs, batches, values)
+    async def change(
+        self, partition: int, id: JobId, change: Change
+    ) -> tuple[int, JobState] | None:
+        def run(connection: Connection) -> Rows:
+            return change_job(connection, partition, id, change, self._now())
 
-        return await self._connections.transact(run) or [job.id for job in jobs]
+        found = await self._connections.transact(run)
+        return (found[0][1], JobState(found[0][2])) if found else None
 
     async def finish_and_claim(
         self,
@@ -229,30 +229,3 @@ class SqliteJobs:
             return str(execute(connection, admit, asked)[0][0])
 
         return _decode_lanes(await self._connections.transact(run, look=look))
-
-
-def _insert(connection: Connection, batches: Sequence[Values], values: Values) -> int:
-    (insert,) = SQL["submit_jobs"]
-    return sum(connection.execute(insert, {**batch, **values}).rowcount for batch in batches)
-
-
-def _withdraw(connection: Connection, jobs: Sequence[NewJob], values: Values) -> None:
-    ids = to_json([job.id for job in jobs])
-    execute(connection, SQL["withdraw_resent_jobs"], {**values, "ids": ids})
-
-
-def _find(
-    connection: Connection, jobs: Sequence[NewJob], batches: Sequence[Values], values: Values
-) -> list[JobId]:
-    """Which job stands for each. Where none does, a withdrawn one had its key: that is free again."""
-    found: list[JobId | None] = []
-    for batch in batches:
-        answer = execute(connection, SQL["find_submitted_jobs"], {**batch, **values})
-        found.extend(row[1] for row in answer)
-    missing = [job for job, id in zip(jobs, found, strict=True) if id is None]
-    if not missing:
-        return [id for id in found if id is not None]
-    batches = list(submissions(missing))
-    _insert(connection, batches, values)
-    again = iter(_find(connection, missing, batches, values))
-    return [next(again) if id is None else id for id in found]

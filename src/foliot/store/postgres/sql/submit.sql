@@ -61,13 +61,15 @@ WHERE j.partition = :partition AND j.fence = 0 AND j.id = ANY (ARRAY(
 
 -- name: find_submitted_jobs
 -- Which job stands for each submission: the one with its id, live or, if it may have been sent before, ended; else the
--- live one with its key.
+-- live one with its key, with the submission whose content that took over, if any.
 SELECT n.ordinal::integer - 1,
        coalesce((SELECT j.id FROM foliot.jobs j WHERE j.partition = :partition AND j.id = n.id),
                 CASE WHEN :resend THEN coalesce(
                     (SELECT h.id FROM foliot.history h WHERE h.partition = :partition AND h.id = n.id LIMIT 1),
                     (SELECT d.id FROM foliot.dead d WHERE d.partition = :partition AND d.id = n.id)) END,
                 (SELECT j.id FROM foliot.jobs j WHERE j.partition = :partition AND j.key = n.key
-                    AND j.namespace = n.namespace AND j.kind = n.kind))::text
+                    AND j.namespace = n.namespace AND j.kind = n.kind))::text,
+       (SELECT j.extras::jsonb ->> 'submission' FROM foliot.jobs j WHERE j.partition = :partition AND j.key = n.key
+           AND j.namespace = n.namespace AND j.kind = n.kind)
 FROM unnest(:ids::uuid[], :namespaces::text[], :kinds::text[], :keys::text[])
      WITH ORDINALITY AS n (id, namespace, kind, key, ordinal);

@@ -57,7 +57,8 @@ WHERE partition = :partition AND id IN (SELECT value FROM json_each(:ids)) AND f
        OR EXISTS (SELECT 1 FROM foliot_dead d WHERE d.partition = :partition AND d.id = foliot_jobs.id));
 
 -- name: find_submitted_jobs
--- Which job stands for each submission: the one with its id, live or ended; else the live one with its key.
+-- Which job stands for each submission: the one with its id, live or ended; else the live one with its key, with the
+-- submission whose content that took over, if any.
 SELECT n.key,
        coalesce((SELECT j.id FROM foliot_jobs j
                  WHERE j.partition = :partition AND j.id = json_extract(n.value, '$[0]')),
@@ -67,5 +68,8 @@ SELECT n.key,
                  WHERE d.partition = :partition AND d.id = json_extract(n.value, '$[0]')),
                 (SELECT j.id FROM foliot_jobs j
                  WHERE j.partition = :partition AND j.key = json_extract(n.value, '$[9]')
-                   AND j.namespace = json_extract(n.value, '$[4]') AND j.kind = json_extract(n.value, '$[5]')))
+                   AND j.namespace = json_extract(n.value, '$[4]') AND j.kind = json_extract(n.value, '$[5]'))),
+       (SELECT json_extract(j.extras, '$.submission') FROM foliot_jobs j
+        WHERE j.partition = :partition AND j.key = json_extract(n.value, '$[9]')
+          AND j.namespace = json_extract(n.value, '$[4]') AND j.kind = json_extract(n.value, '$[5]'))
 FROM json_each(:jobs) n;
