@@ -366,3 +366,13 @@ def test_the_real_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) ->
 def test_settings_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
         load(env={}).settings.worker.lease = 3  # type: ignore[misc]
+
+
+def test_an_idempotency_key_does_not_outlive_its_job() -> None:
+    settings = load(env={}, flags={"retention.history": "1h"}).settings
+    assert settings.retention.keys == 3600
+    assert load(env={}).settings.retention.keys == 86_400
+    endless = {"retention.history": "forever", "retention.idempotency": "30d"}
+    with pytest.raises(ConfigError, match=r"longer than retention\.history, 1h"):
+        load(env={}, flags={"retention.history": "1h", "retention.idempotency": "2h"})
+    assert load(env={}, flags=endless).settings.retention.keys == 30 * 86_400

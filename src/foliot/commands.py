@@ -14,9 +14,11 @@ from foliot.bulk import refusals, wake_cancelled, wake_retried
 from foliot.errors import FoliotError, InvalidValue, NotChangeable, NotDead, UnknownJob, UnknownKind
 from foliot.explain import MOST_AHEAD, Explanation, Facts
 from foliot.explain import explain as explain_facts
-from foliot.ids import Ids, JobId, is_job_id, mark_of, partition_of
+from foliot.idempotency import redirect, reserve
+from foliot.ids import Ids, JobId, is_job_id, mark_of, partition_of, partition_of_slot
 from foliot.model.definition import JobDefinition, StoredDefinition
 from foliot.model.job import Job, JobState, NewJob
+from foliot.model.key import idempotency_key_of
 from foliot.model.note import LogLine
 from foliot.model.session import Session
 from foliot.options import (
@@ -26,6 +28,7 @@ from foliot.options import (
     change_of,
     check_options,
     fill,
+    key_slot,
     template_of,
 )
 from foliot.registry import Registry
@@ -35,14 +38,24 @@ from foliot.store.port import Store, Wake
 
 
 async def submit(
-    store: Store | GuestStore, jobs: Sequence[NewJob], *, resend: bool = False
+    store: Store | GuestStore,
+    jobs: Sequence[NewJob],
+    *,
+    resend: bool = False,
+    keep: float = 86_400.0,
 ) -> list[JobId]:
-    """Atomic in each partition. Returns the id that stands for each job: its own, or that of the live job
-    with the same key."""
+    """Atomic in each partition. Returns the id that stands for each job: its own, that of the live job with the same
+    key, or that of the job that was submitted under the same idempotency key in the last `keep` seconds."""
+    once = any(job.more is not None and idempotency_key_of(job) is not None for job in jobs)
+    if once:
+        given, jobs = jobs, await reserve(store, jobs, keep=keep)
+        resend = resend or any(job is not one for job, one in zip(given, jobs, strict=True))
     if store.partitions == 1:
         ids = await store.jobs.submit(0, jobs, resend=resend)
     else:
         ids = await _submit_by_partition(store, jobs, resend=resend)
+    if once:
+        await redirect(store, jobs, ids)
     store.wake(_news(store, jobs))
     return ids
 
@@ -262,12 +275,26 @@ async def _submit_by_partition(
 ) -> list[JobId]:
     positions: dict[int, list[int]] = {}
     for position, job in enumerate(jobs):
-        positions.setdefault(partition_of(job.id, store.partitions), []).append(position)
+        partition = partition_of(job.id, store.partitions)
+        if job.key is not None and job.more is not None and job.more.ordering_key is not None:
+            _check_home(job, partition, store.partitions)
+        positions.setdefault(partition, []).append(position)
     ids: dict[int, JobId] = {}
     for partition, some in sorted(positions.items()):
         sent = await store.jobs.submit(partition, [jobs[p] for p in some], resend=resend)
         ids.update(zip(some, sent, strict=True))
     return [ids[position] for position in range(len(jobs))]
+
+
+def _check_home(job: NewJob, partition: int, partitions: int) -> None:
+    """A job lives with its ordering key. There, nobody would see that its unique key is taken elsewhere."""
+    if partition_of_slot(key_slot(job), partitions) != partition:
+        raise InvalidValue(
+            "key",
+            job.key,
+            "belongs to another partition than the ordering key, so that it cannot be kept unique",
+            hint="in a store with several partitions, give only one of the two",
+        )
 
 
 def _news(store: Store | GuestStore, jobs: Sequence[NewJob]) -> Wake:

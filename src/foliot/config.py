@@ -17,10 +17,10 @@ from msgspec.structs import fields
 
 from foliot.errors import ConfigError, did_you_mean, redact
 from foliot.setting import Choice, Duration, Flag, Names, Setting, Size, Url, Weighted, Whole
+from foliot.setting_rules import rules_of
 from foliot.toml import Document, read_toml
 
 DEFAULT_FILE = "foliot.toml"
-SCHEDULER_TICK = 0.5
 
 MINUTE = 60.0
 HOUR = 3_600.0
@@ -147,6 +147,15 @@ class RetentionSettings(Struct, frozen=True, kw_only=True):
         float | None,
         Duration("how long finished jobs are kept", "7d", 1, 36_500 * DAY, endless=True),
     ] = 7 * DAY
+    idempotency: Annotated[
+        float,
+        Duration("how long an idempotency key stands for its job", "1d", 1, 36_500 * DAY),
+    ] = DAY
+
+    @property
+    def keys(self) -> float:
+        """How long keys are kept: a key must not outlive what it stands for."""
+        return self.idempotency if self.history is None else min(self.idempotency, self.history)
 
 
 class LimitSettings(Struct, frozen=True, kw_only=True):
@@ -329,34 +338,7 @@ def _build(values: Mapping[str, object]) -> Settings:
 
 def _check_together(settings: Settings, given: Mapping[str, _Given]) -> None:
     """Rules between settings. Each names the key to change, and why."""
-    store, worker, term = settings.store, settings.worker, settings.scheduler.term
-    embedded = store.url.startswith("sqlite:")
-    memory = embedded and (":memory:" in store.url or store.url == "sqlite://")
-    lease = SETTINGS["worker.lease"].show(worker.lease)
-    rules = (
-        (
-            "worker.beat",
-            worker.beat < worker.lease / 3,
-            f"is not below a third of the lease, {lease}",
-        ),
-        (
-            "scheduler.term",
-            term > 2 * SCHEDULER_TICK,
-            "is not above twice the scheduler's tick, 500ms",
-        ),
-        (
-            "worker.processes",
-            worker.processes == 1 or not memory,
-            "need a store that they can share",
-        ),
-        (
-            "store.listen_url",
-            store.listen_url is None or not embedded,
-            "needs a PostgreSQL store.url",
-        ),
-        ("store.pooler", store.pooler != "yes" or not embedded, "needs a PostgreSQL store.url"),
-    )
-    for key, holds, problem in rules:
+    for key, holds, problem in rules_of(settings, given):
         if not holds:
             section, _, name = key.partition(".")
             setting, value = SETTINGS[key], getattr(getattr(settings, section), name)

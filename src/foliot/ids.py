@@ -94,6 +94,10 @@ def mark_of(id: str) -> Mark:
     return Mark(id[-MARK:])
 
 
+def partition_of_slot(slot: int, partitions: int) -> int:
+    return slot * partitions // SLOTS
+
+
 def milliseconds_of(id: str) -> int:
     """When the id was made, in milliseconds since 1970."""
     return int(id[0:8] + id[9:13], 16)

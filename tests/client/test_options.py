@@ -241,3 +241,39 @@ def test_a_handle_changes_its_job_until_that_starts(app: Foliot, start_worker: S
         assert await later.aresult(timeout=20) == 2
 
     asyncio.run(main())
+
+
+def test_an_ignored_result_is_not_stored(app: Foliot, start_worker: StartWorker) -> None:
+    @app.job(ignore_result=True)
+    def big() -> object:
+        return object()  # could not be stored, and need not be
+
+    @app.job
+    async def echo(n: int) -> int:
+        return n
+
+    start_worker()
+    assert big.submit().result(timeout=20) is None
+    ignored = echo.options(ignore_result=True).submit(5)
+    assert ignored.result(timeout=20) is None
+    assert ignored.job().result is None
+    assert echo.submit(5).result(timeout=20) == 5
+
+
+def test_an_idempotency_key_stands_for_one_submission(
+    app: Foliot, start_worker: StartWorker
+) -> None:
+    @app.job
+    def charge(amount: int) -> int:
+        return amount
+
+    once = charge.options(idempotency_key="request-1")
+    first = once.submit(5)
+    start_worker()
+    assert first.result(timeout=20) == 5
+    again = once.submit(5)
+    assert (again.id, again.result(timeout=20)) == (first.id, 5)
+    with pytest.raises(InvalidValue, match="was used with other arguments"):
+        once.submit(6)
+    many = app.submit_many([once.prepare(5), charge.prepare(1), once.prepare(5)])
+    assert many[0].id == many[2].id == first.id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -186,12 +187,7 @@ async def test_no_statement_on_the_way_of_a_job_scans_a_table(tmp_path: Path) ->
     whole = {"count_jobs"}
     for name, parts in load_parts(*JOB_FILES).items():
         for part in parts:
-            values = dict.fromkeys(
-                ("partition", "now", "id", "ids", "jobs", "blob", "lane", "lanes")
-            )
-            values |= dict.fromkeys(("queue", "quota", "small", "session", "sessions", "grace"))
-            values |= dict.fromkeys(("outcomes", "limit", "loss_limit", "kinds", "partitions"))
-            values |= dict.fromkeys(("namespace", "key", "orders", "turn"))
+            values = dict.fromkeys(re.findall(r":([a-z_]+)", part))
             plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {part}", values)]
             # To walk the ready or running ones in order is how the first of them is found.
             scans = [

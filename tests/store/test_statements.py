@@ -22,6 +22,7 @@ FILES = [
     "overview.sql",
     "guest.sql",
     "definitions.sql",
+    "keys.sql",
 ]
 POSTGRES, SQLITE = "foliot.store.postgres", "foliot.store.sqlite"
 

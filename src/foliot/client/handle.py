@@ -184,6 +184,8 @@ class Handle(Generic[R]):
 
     async def _outcome(self, job: Job) -> R:
         if job.state is JobState.SUCCEEDED:
+            if job.extras.ignore_result:
+                return None  # type: ignore[return-value] # it was not kept, whatever it was
             return self._decode(job.result or b"null")
         if job.state is JobState.CANCELLED:
             raise JobCancelled(self.id, job.reason)

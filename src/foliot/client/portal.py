@@ -235,7 +235,8 @@ class Portal:
         pause, unknown = 0.05, False
         while True:
             try:
-                return await commands.submit(await self.store(), jobs, resend=resend)
+                keep = self.settings.retention.keys
+                return await commands.submit(await self.store(), jobs, resend=resend, keep=keep)
             except StoreUnavailable as error:
                 # Even where this error says that nothing was done: an earlier try, or another partition, may have.
                 unknown |= error.unknown or self._partly_sent(jobs)

@@ -16,6 +16,7 @@ from foliot.ids import JobId, Mark, SessionId
 from foliot.model.change import Change
 from foliot.model.definition import StoredDefinition
 from foliot.model.job import Attempt, ClaimedJob, Job, JobState, NewJob, Outcome
+from foliot.model.key import Reservation
 from foliot.model.lane import Lane
 from foliot.model.note import LogLine, NewLine, NewProgress
 from foliot.model.session import NewSession, Session
@@ -151,6 +152,17 @@ class Jobs(Protocol):
         unique key. In the modes replace and debounce that one takes over arguments and options, if it has not started;
         if it runs, it gives up its key and a new job is made. Safe to repeat with `resend=True` after an unknown
         outcome: a job that exists, or has finished meanwhile, is not made again."""
+        ...
+
+    async def reserve(
+        self, partition: int, reservations: Sequence[Reservation], *, keep: float
+    ) -> list[Reservation]:
+        """Reserve idempotency keys, each named once, for `keep` seconds. Returns what stands for each: itself, or what
+        was reserved before and has not run out. Repeating is harmless."""
+        ...
+
+    async def redirect(self, partition: int, reservation: Reservation, id: JobId) -> None:
+        """Let the key stand for another job than the one it was reserved for."""
         ...
 
     async def change(
@@ -320,8 +332,8 @@ class Definitions(Protocol):
 
 class Upkeep(Protocol):
     async def prune(self, *, keep: float | None, limit: int) -> int:
-        """Forget history older than `keep` seconds (None: nothing), `limit` rows in each transaction, until there
-        is none; and make room ahead. Returns how many rows or days went."""
+        """Forget history older than `keep` seconds (None: nothing), and idempotency keys that have run out, `limit`
+        rows in each transaction, until there is none; and make room ahead. Returns how many rows or days went."""
         ...
 
     async def sweep(self) -> bool:

@@ -112,7 +112,7 @@ TABLES: Final[dict[str, Table]] = {
         home="namespace kind key",
         whole="partition",
         id="job",
-        text="namespace kind key",
+        text="namespace kind key fingerprint",
         time="created_at expires_at",
     ),
     "jobs": _table(

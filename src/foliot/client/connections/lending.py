@@ -76,7 +76,8 @@ class Lending:
             )
         try:
             store = await self._store(guest, driver)
-            return await commands.submit(store, jobs)
+            keep = self._portal.settings.retention.keys
+            return await commands.submit(store, jobs, keep=keep)
         except Exception as error:
             if has_failed(error):
                 raise failed() from error

@@ -10,6 +10,7 @@ from foliot.clock import Clock
 from foliot.ids import JobId, SessionId, milliseconds_of, partition_of
 from foliot.model.change import Change
 from foliot.model.job import Attempt, End, Job, JobState, NewJob, Outcome
+from foliot.model.key import Reservation
 from foliot.model.lane import Lane
 from foliot.store import rows
 from foliot.store.batches import by_partition, chunks
@@ -18,6 +19,7 @@ from foliot.store.postgres.arrays import blobs, numbers, texts, words
 from foliot.store.postgres.audit import act_by_hand
 from foliot.store.postgres.change import change_steps
 from foliot.store.postgres.connection import Step, Transacting, Values
+from foliot.store.postgres.keys import redirect, reserve
 from foliot.store.postgres.order import admissions, order_steps
 from foliot.store.postgres.submit import Submissions
 from foliot.store.searching import Record
@@ -38,6 +40,14 @@ class PostgresJobs:
         self, partition: int, jobs: Sequence[NewJob], *, resend: bool = False
     ) -> list[JobId]:
         return await self._submissions.submit(partition, jobs, resend=resend)
+
+    async def reserve(
+        self, partition: int, reservations: Sequence[Reservation], *, keep: float
+    ) -> list[Reservation]:
+        return await reserve(self._connections, self._clock, partition, reservations, keep=keep)
+
+    async def redirect(self, partition: int, reservation: Reservation, id: JobId) -> None:
+        await redirect(self._connections, partition, reservation, id)
 
     async def change(
         self, partition: int, id: JobId, change: Change

@@ -19,6 +19,7 @@ from foliot.store import rows
 from foliot.store.port import Grade
 from foliot.store.postgres.connection import Connections, Step, Values
 from foliot.store.postgres.failures import translate
+from foliot.store.postgres.keys import prune_keys
 from foliot.store.queueing import Queue
 from foliot.store.sql import load_statements
 
@@ -86,12 +87,14 @@ class PostgresUpkeep:
     async def prune(self, *, keep: float | None, limit: int) -> int:
         days, now = await self._days()
         await self._attach([day for day in ahead(now.date()) if day not in days])
+        pruned = 0
         for partition in range(self._partitions):
             await self._connections.transact([Step(SQL["prune_turns"], {"partition": partition})])
+            pruned += await prune_keys(self._connections, self._clock, partition, limit)
         if keep is None:
-            return 0
+            return pruned
         cutoff = (now - timedelta(seconds=keep)).date()
-        pruned = await self._drop([day for day in days if day < cutoff])
+        pruned += await self._drop([day for day in days if day < cutoff])
         for partition in range(self._partitions):
             values: Values = {"partition": partition, "keep": keep, "limit": limit}
             for name in ("prune_default_history", "prune_attempts"):

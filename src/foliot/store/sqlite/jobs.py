@@ -12,6 +12,7 @@ from foliot.clock import Clock
 from foliot.ids import JobId, SessionId, partition_of
 from foliot.model.change import Change
 from foliot.model.job import Attempt, Job, JobState, NewJob, Outcome
+from foliot.model.key import Reservation
 from foliot.model.lane import Lane
 from foliot.store import rows
 from foliot.store.admission import Admitted
@@ -31,6 +32,7 @@ from foliot.store.sqlite.batches import (
 from foliot.store.sqlite.change import change_job
 from foliot.store.sqlite.claim import Claim, Taken, claimed_jobs
 from foliot.store.sqlite.connection import Transacting
+from foliot.store.sqlite.keys import redirect, reserve
 from foliot.store.sqlite.order import admit_orders
 from foliot.store.sqlite.outcomes import Ending, traces
 from foliot.store.sqlite.submit import submit
@@ -51,6 +53,14 @@ class SqliteJobs:
         self, partition: int, jobs: Sequence[NewJob], *, resend: bool = False
     ) -> list[JobId]:
         return await submit(self._connections, self._clock, partition, jobs, resend=resend)
+
+    async def reserve(
+        self, partition: int, reservations: Sequence[Reservation], *, keep: float
+    ) -> list[Reservation]:
+        return await reserve(self._connections, self._clock, partition, reservations, keep=keep)
+
+    async def redirect(self, partition: int, reservation: Reservation, id: JobId) -> None:
+        await redirect(self._connections, partition, reservation, id)
 
     async def change(
         self, partition: int, id: JobId, change: Change

@@ -14,6 +14,7 @@ from foliot.store.port import Grade
 from foliot.store.queueing import Queue
 from foliot.store.sqlite.batches import Values, execute, load_parts
 from foliot.store.sqlite.connection import Connections
+from foliot.store.sqlite.keys import prune_keys
 from foliot.store.sqlite.times import from_microseconds, store_now
 
 SQL: Final = load_parts("upkeep.sql")
@@ -75,8 +76,11 @@ class SqliteUpkeep:
     async def prune(self, *, keep: float | None, limit: int) -> int:
         if await self._connections.read(lambda c: execute(c, SQL["prune_turns"][:1], {})):
             await self._connections.transact(lambda c: execute(c, SQL["prune_turns"][1:], {}))
+        pruned = 0
+        for partition in range(self._partitions):
+            pruned += await prune_keys(self._connections, self._clock, partition, limit)
         if keep is None:
-            return 0
+            return pruned
         values: Values = {
             "before": store_now(self._clock) - round(keep * 1_000_000),
             "limit": limit,
@@ -91,7 +95,6 @@ class SqliteUpkeep:
             return connection.execute(delete_history, values).rowcount
 
         # Batch after batch, each a transaction of its own, until there is nothing left.
-        pruned = 0
         while (count := await self._connections.transact(run, look=look)) > 0:
             pruned += count
         return pruned

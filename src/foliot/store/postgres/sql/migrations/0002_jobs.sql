@@ -36,6 +36,7 @@ CREATE TABLE foliot.keys (
     kind       text        NOT NULL,
     key        text        NOT NULL,
     job        uuid        NOT NULL,
+    fingerprint text       NOT NULL,                      -- of the arguments it was used with
     created_at timestamptz NOT NULL,
     expires_at timestamptz NOT NULL,
     PRIMARY KEY (partition, namespace, kind, key)

@@ -33,6 +33,7 @@ CREATE TABLE foliot_keys (
     kind        TEXT    NOT NULL,
     key         TEXT    NOT NULL,
     job         TEXT    NOT NULL,
+    fingerprint TEXT    NOT NULL,                     -- of the arguments it was used with
     created_at  INTEGER NOT NULL,
     expires_at  INTEGER NOT NULL,
     PRIMARY KEY (partition, namespace, kind, key)
