@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -115,6 +116,20 @@ def test_modules_are_imported_when_all_jobs_are_needed(
         def build(): ...
     """)  # fmt: skip
     assert load_registry("shop.app:app").kinds == ("reports.build", "send")
+
+
+def test_a_submission_is_a_reason_to_include_its_collection(
+    shop: Callable[[str, str], None], tmp_path: Path
+) -> None:
+    shop("late/mail.py", """
+        from foliot import Jobs
+        jobs = Jobs()
+        @jobs.job
+        def send(): ...
+    """)  # fmt: skip
+    with Foliot(f"sqlite:///{tmp_path}/foliot.db", include=["late.mail"]):
+        module = importlib.import_module("late.mail")
+        assert module.send.submit().status() == "ready"
 
 
 def test_an_import_waits_until_it_is_needed(shop: Callable[[str, str], None]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 
 from foliot.checks import check_name
-from foliot.client.jobs import Jobs
+from foliot.client.jobs import WAITING, Jobs
 from foliot.errors import FoliotError, InvalidValue
 
 _EXAMPLE = 'Foliot(include=["shop.mail", "shop.reports"])'
@@ -33,7 +33,7 @@ class Includes:
         elif isinstance(found, ModuleType):
             self._join_all(found)
         elif isinstance(found, str) and all(part.isidentifier() for part in found.split(".")):
-            self._waiting.append(lambda: self._join_all(load_module("include", found)))
+            self._wait(lambda: self._join_all(load_module("include", found)))
         else:
             problem = "is neither Jobs, nor a module, nor the name of one"
             raise InvalidValue("include", found, problem, example=_EXAMPLE)
@@ -41,7 +41,7 @@ class Includes:
     def discover(self, package: str, name: str) -> None:
         check_name("package", package, example='app.autodiscover("shop")')
         check_name("module", name, example='app.autodiscover("shop", module="jobs")')
-        self._waiting.append(lambda: self._discover(package, name))
+        self._wait(lambda: self._discover(package, name))
 
     def load(self) -> None:
         """Import what was named and has not been imported. What cannot be imported is an error every time."""
@@ -52,8 +52,13 @@ class Includes:
             while self._waiting:
                 self._waiting[0]()
                 self._waiting.pop(0)
+            WAITING.discard(self)
         finally:
             self._loading = False
+
+    def _wait(self, load: Callable[[], None]) -> None:
+        self._waiting.append(load)
+        WAITING.add(self)
 
     def _discover(self, package: str, name: str) -> None:
         found = load_module("package", package)

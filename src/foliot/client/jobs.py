@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final, Protocol
+from weakref import WeakSet
 
 from foliot.checks import check_name
 from foliot.client.definer import Definer
@@ -11,6 +12,16 @@ from foliot.client.function import JobFunction, Submitter
 from foliot.errors import FoliotError, InvalidValue
 from foliot.model.definition import JobDefinition
 from foliot.registry import Registry
+
+
+class Loader(Protocol):
+    """Whatever may include jobs when it is told to."""
+
+    def load(self) -> None: ...
+
+
+# Of apps with includes that nobody has needed yet.
+WAITING: Final[WeakSet[Loader]] = WeakSet()
 
 
 class Jobs(Definer):
@@ -30,11 +41,13 @@ class Jobs(Definer):
 
     @property
     def submitter(self) -> Submitter:
+        failed = _load_all() if self._submitter is None else None
         if self._submitter is None:
             kinds = ", ".join(definition.kind for definition in self._definitions)
             raise FoliotError(
-                f"no app has included these jobs yet: {kinds}", hint="app.include(jobs)"
-            )
+                f"no app has included these jobs yet: {kinds}",
+                hint="app.include(jobs)" + (f"; this failed: {failed}" if failed else ""),
+            ) from failed
         return self._submitter
 
     def join(self, submitter: Submitter, registry: Registry) -> None:
@@ -63,3 +76,14 @@ class Jobs(Definer):
             self._registry.add(definition)
         self._definitions.append(definition)
         return JobFunction(self, definition)
+
+
+def _load_all() -> FoliotError | None:
+    """Have all apps take in what they were told to include. One that cannot must not keep the others from it."""
+    failed = None
+    for loader in list(WAITING):
+        try:
+            loader.load()
+        except FoliotError as error:
+            failed = error
+    return failed
