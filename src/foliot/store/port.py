@@ -14,13 +14,13 @@ import msgspec
 
 from foliot.ids import JobId, Mark, SessionId
 from foliot.model.change import Change
-from foliot.model.definition import StoredDefinition
 from foliot.model.job import Attempt, ClaimedJob, Job, JobState, NewJob, Outcome
 from foliot.model.key import Reservation
 from foliot.model.lane import Lane
 from foliot.model.note import LogLine, NewLine, NewProgress
 from foliot.model.session import NewSession, Session
 from foliot.store.admission import Admission, Admitted
+from foliot.store.definitions import Definitions
 from foliot.store.operator import Overview, Transfer
 from foliot.store.queueing import Queues
 from foliot.store.searching import Audit, Dead, Record, Search
@@ -314,20 +314,6 @@ class Leases(Protocol):
         ...
 
     async def give_up(self, session: SessionId) -> None: ...
-
-
-class Definitions(Protocol):
-    """What apps have announced: for those without their code."""
-
-    async def put(self, definitions: Sequence[StoredDefinition]) -> None:
-        """The last one of a kind counts. Kinds that are not named stay."""
-        ...
-
-    async def all(self) -> list[StoredDefinition]:
-        """By kind. Only reads."""
-        ...
-
-    async def get(self, kind: str) -> StoredDefinition | None: ...
 
 
 class Upkeep(Protocol):
