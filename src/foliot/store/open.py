@@ -43,11 +43,17 @@ async def open_guest(settings: StoreSettings, *, clock: Clock) -> Guest:
     return await open_postgres_guest(settings, clock=clock)
 
 
-def make_transactions(settings: Settings, *, clock: Clock) -> Transactions:
-    """For jobs' functions in this process. Nothing is connected before the first of them begins."""
+def make_transactions(
+    settings: Settings, *, clock: Clock, store: Store | None = None
+) -> Transactions:
+    """For jobs' functions in this process. Nothing is connected before the first of them begins. A store in memory is
+    found only through itself."""
     if _is_sqlite(settings.store.url):
+        from foliot.store.sqlite.store import SqliteStore
         from foliot.store.sqlite.transaction import SqliteTransactions
 
+        if isinstance(store, SqliteStore) and store.in_memory:
+            return store.transactions(settings, clock)
         return SqliteTransactions(settings, clock=clock)
     from foliot.store.postgres.transaction import PostgresTransactions
 

@@ -70,7 +70,7 @@ class Worker:
         self._notes = Notes(settings, clock, wake=self._hear_notes)
         self._noted = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._desk = Desk(settings, session, clock=clock, ids=ids, tell=self._tell)
+        self._desk = Desk(settings, session, clock=clock, ids=ids, tell=self._tell, store=store)
         self._place = Place(session, clock, self._notes, {}, host.state, self._desk)
         self._recycling = Recycling(settings, clock, ids)
         self._moves = 0

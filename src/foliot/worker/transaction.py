@@ -25,7 +25,7 @@ from foliot.model.job import ClaimedJob, NewJob, Outcome
 from foliot.options import fill
 from foliot.store.guest import GuestStore, at_once
 from foliot.store.open import make_transactions
-from foliot.store.port import Jobs, Wake, together
+from foliot.store.port import Jobs, Store, Wake, together
 from foliot.store.transaction import Parameters, Transactions, Work
 from foliot.worker.success import success
 
@@ -63,8 +63,11 @@ class Desk:
         clock: Clock,
         ids: Ids,
         tell: Callable[[Wake], None],
+        store: Store | None = None,
     ) -> None:
-        """`tell` is called, in any thread, with what a commit has made ready."""
+        """`tell` is called, in any thread, with what a commit has made ready. `store` is that of this process, if it
+        has one."""
+        self._store = store
         self.settings = settings
         self.session = session
         self.ids = ids
@@ -78,7 +81,9 @@ class Desk:
         """Made by their first use: most workers never see one."""
         with self._lock:
             if self._transactions is None:
-                self._transactions = make_transactions(self.settings, clock=self._clock)
+                self._transactions = make_transactions(
+                    self.settings, clock=self._clock, store=self._store
+                )
             return self._transactions
 
     async def close(self) -> None:

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Callable
 
 from foliot.clock import Clock
-from foliot.config import StoreSettings
+from foliot.config import Settings, StoreSettings
 from foliot.errors import SchemaMissing
 from foliot.ids import Ids
 from foliot.store.migrate import check
@@ -20,6 +20,7 @@ from foliot.store.sqlite.file import File, explain
 from foliot.store.sqlite.jobs import SqliteJobs
 from foliot.store.sqlite.listen import Ear, Listener
 from foliot.store.sqlite.logs import SqliteLogs
+from foliot.store.sqlite.memory import MemoryTransactions
 from foliot.store.sqlite.migrations import MIGRATIONS, migrate, read_applied, read_partitions
 from foliot.store.sqlite.order import SqliteAdmission
 from foliot.store.sqlite.overview import SqliteOverview
@@ -51,6 +52,15 @@ class SqliteStore:
         self._connections = connections
         self._ears: list[Ear] = []
         self._listener: Listener | None = None
+
+    @property
+    def in_memory(self) -> bool:
+        return self._connections.file.path is None
+
+    def transactions(self, settings: Settings, clock: Clock) -> MemoryTransactions:
+        """Of jobs, for a store in memory."""
+        writer = self._connections.writer
+        return MemoryTransactions(settings, writer, clock=clock, partitions=self.partitions)
 
     async def listen(self, hear: Callable[[Wake], None]) -> bool:
         self._ears.append(Ear(asyncio.get_running_loop(), hear))

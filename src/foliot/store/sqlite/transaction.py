@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar, cast
 
 from foliot.clock import Clock
 from foliot.config import Settings
-from foliot.errors import FoliotError, InvalidValue, StoreUnavailable, TransactionTooLong
+from foliot.errors import FoliotError, StoreUnavailable, TransactionTooLong
 from foliot.model.job import Outcome
 from foliot.store.guest import at_once
 from foliot.store.port import Jobs
@@ -39,19 +39,11 @@ class SqliteTransactions:
         self.clock = clock
         self.limit = min(settings.worker.transaction_limit, lease / 3)
         self.patience = 10 * self.limit  # several wait for each other
-        self.turn = (
-            threading.Lock()
-        )  # those of one process queue here, and do not ask the file again and again
+        # Those of one process queue here, and do not ask the file again and again.
+        self.turn = threading.Lock()
         self.partitions = 0
 
     async def begin(self, *, waits: bool) -> SqliteWork:
-        if self.file.path is None:
-            raise InvalidValue(
-                "store.url",
-                self.file.url,
-                "is in memory, where jobs have no transactions",
-                example="sqlite:///foliot.db",
-            )
         work = SqliteWork(self, waits=waits)
         if not self.partitions:
             self.partitions = await work.read_partitions()
@@ -143,8 +135,7 @@ class SqliteWork:
                 connection = self._end()
                 try:
                     if connection is not None:
-                        connection.execute("COMMIT")
-                        self._home.file.check(unknown=True)
+                        self._commit(connection)
                 except sqlite3.Error as error:
                     raise explain(error, self._home.file, unknown=True) from error
                 finally:
@@ -156,8 +147,8 @@ class SqliteWork:
         def abandon() -> None:
             with self._lock:
                 connection = self._end()
-                if connection is not None:
-                    roll_back(connection)
+                if connection is not None and not self._too_long:
+                    self._undo_all(connection)
                 self._close(connection)
 
         self._given_up = True
@@ -217,11 +208,23 @@ class SqliteWork:
     def _close(self, connection: Connection | None) -> None:
         self._open = None
         if connection is not None:
-            connection.close()
+            self._let_go(connection)
         self._pass_on()
         self._over = True
         if self._thread is not None:
             self._thread.shutdown(wait=False)
+
+    def _commit(self, connection: Connection) -> None:
+        connection.execute("COMMIT")
+        self._home.file.check(unknown=True)
+
+    def _undo_all(self, connection: Connection) -> None:
+        # First this: what the function goes on to write must not be written outside a transaction.
+        connection.execute("PRAGMA query_only = 1")
+        roll_back(connection)
+
+    def _let_go(self, connection: Connection) -> None:
+        connection.close()
 
     def _pass_on(self) -> None:
         if self._has_turn:
@@ -239,9 +242,7 @@ class SqliteWork:
             if self._open is None or self._ending:
                 return
             self._ending = True
-            # First this: what the function goes on to write must not be written outside a transaction.
-            connection.execute("PRAGMA query_only = 1")
-            roll_back(connection)
+            self._undo_all(connection)
             self._pass_on()
 
     def _check_time(self) -> None:
