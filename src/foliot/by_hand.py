@@ -176,7 +176,7 @@ class Driver:
     ) -> None:
         self._store = store
         self._registry = registry
-        self._settings = settings
+        self._settings = _able_to_all(settings, registry)
         self._clock = clock
         self._ids = ids
         self._life: ByHand | None = None
@@ -284,6 +284,13 @@ class Driver:
             [(kind, count)] = self._kinds.most_common(1)
             self._trouble = NeverIdle(kind, count, self.attempts)
         return self._trouble is None
+
+
+def _able_to_all(settings: Settings, registry: Registry) -> Settings:
+    """With every capability that a job of the app requires: there is no other worker to wait for."""
+    wanted = {name for definition in registry for name in definition.requires}
+    replace = msgspec.structs.replace
+    return replace(settings, worker=replace(settings.worker, capabilities=tuple(sorted(wanted))))
 
 
 def _ends_the_run(error: BaseException, *, reraise: bool) -> bool:
