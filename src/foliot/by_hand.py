@@ -27,6 +27,7 @@ from foliot.ids import Ids
 from foliot.life import Life, Requests, Role
 from foliot.model.job import ClaimedJob, Outcome
 from foliot.registry import Registry
+from foliot.store.open import open_store
 from foliot.store.port import Store, Wake
 from foliot.worker.capture import JOB_LINES
 from foliot.worker.context import State
@@ -38,7 +39,7 @@ from foliot.worker.service import Host
 from foliot.worker.stage import Stage
 
 LIMIT: Final = 1000  # attempts after which something is taken for endless
-_MEMORY: Final = "sqlite:///:memory:"
+MEMORY: Final = "sqlite:///:memory:"
 _ENDLESS: Final = 36_500 * 86_400.0
 
 
@@ -62,13 +63,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     reraise: bool = False
 
 
-def settings_in_memory(settings: Settings) -> Settings:
-    """The same for a store in memory that one driver has for itself: one job at a time, and nothing runs out."""
+def settings_by_hand(settings: Settings, url: str = MEMORY) -> Settings:
+    """The same for a store that one driver has for itself: one job at a time, and nothing runs out."""
     replace = msgspec.structs.replace
     worker = replace(settings.worker, concurrency=1, threads=1, queues=(), lease=_ENDLESS)
     return replace(
         settings,
-        store=StoreSettings(url=_MEMORY),
+        store=StoreSettings(url=url),
         worker=worker,
         retention=replace(settings.retention, history=None),
     )
@@ -83,20 +84,23 @@ class CallingThread(Threads[Running]):
         run: Callable[[Running], Outcome],
         finish: Callable[[Running, Outcome], None],
         fail: Callable[[Running, BaseException], Outcome],
+        *,
+        asked: asyncio.Event,
     ) -> None:
+        """`asked` is set while some wait."""
         super().__init__(limit, run, finish, fail)
         self._given: deque[Running] = deque()
-        self.asked = asyncio.Event()
+        self._asked = asked
 
     def submit(self, work: Running) -> None:
         self.busy += 1
         self._given.append(work)
-        self.asked.set()
+        self._asked.set()
 
     def run_next(self, before_it_ends: Callable[[], None]) -> None:
         work = self._given.popleft()
         if not self._given:
-            self.asked.clear()
+            self._asked.clear()
         outcome = copy_context().run(self._run, work)
         before_it_ends()
         self.busy -= 1
@@ -169,11 +173,18 @@ class ByHand(Life):
 
 
 class Driver:
-    """Runs what is in a store in memory."""
+    """Runs what is in a store that nobody else works on."""
 
     def __init__(
-        self, store: Store, registry: Registry, settings: Settings, *, clock: MovableClock, ids: Ids
+        self,
+        store: Store | None,
+        registry: Registry,
+        settings: Settings,
+        *,
+        clock: MovableClock,
+        ids: Ids,
     ) -> None:
+        """A store in memory is given; any other is opened when it is driven, for it belongs to its event loop."""
         self._store = store
         self._registry = registry
         self._settings = _able_to_all(settings, registry)
@@ -182,6 +193,7 @@ class Driver:
         self._life: ByHand | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._calling: CallingThread | None = None
+        self._asked = asyncio.Event()
         self._plan = Plan()
         self._kinds: Counter[str] = Counter()
         self._trouble: BaseException | None = None
@@ -214,10 +226,22 @@ class Driver:
             self._loop.call_soon_threadsafe(self._look_at_the_clock)
 
     async def _go(self, plan: Plan, threads: Callable[..., Threads[Running]]) -> None:
+        if self._store is not None:
+            await self._work(self._store, plan, threads)
+            return
+        store = await open_store(self._settings.store, clock=self._clock, ids=self._ids)
+        try:
+            await self._work(store, plan, threads)
+        finally:
+            await store.close()
+
+    async def _work(
+        self, store: Store, plan: Plan, threads: Callable[..., Threads[Running]]
+    ) -> None:
         self._plan = plan
         self._loop = asyncio.get_running_loop()
         life = self._life = ByHand(
-            self._store,
+            store,
             Role(self._registry),
             self._settings,
             clock=self._clock,
@@ -254,16 +278,14 @@ class Driver:
         return True
 
     def _in_this_thread(self, *args: Any) -> CallingThread:
-        self._calling = CallingThread(*args)
+        self._calling = CallingThread(*args, asked=self._asked)
         return self._calling
 
     async def _rest(self, task: asyncio.Task[None]) -> bool:
         """Until it is done, or a sync function waits to be run by this thread. Whether it is done."""
-        await asyncio.sleep(0)  # for the first time: it has not begun
-        asked = asyncio.ensure_future(self._calling.asked.wait() if self._calling else task)
+        asked = asyncio.ensure_future(self._asked.wait())
         await asyncio.wait([task, asked], return_when=asyncio.FIRST_COMPLETED)
-        if asked is not task:
-            asked.cancel()
+        asked.cancel()
         return task.done()
 
     def _look_at_the_clock(self) -> None:

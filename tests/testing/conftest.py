@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from foliot import Foliot
-from foliot.testing.plugin import foliot, foliot_clock
+from foliot.testing.plugin import foliot, foliot_clock, foliot_url
 
-__all__ = ["foliot", "foliot_app", "foliot_clock"]
+__all__ = ["foliot", "foliot_app", "foliot_clock", "foliot_url"]
 
 
 @pytest.fixture

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from foliot import Fixed, Foliot, FoliotError, current_job
+from foliot import Fixed, Foliot, FoliotError, InvalidValue, current_job
 from foliot.testing import Harness
 
 
@@ -105,3 +106,23 @@ def test_a_job_for_a_child_process_runs_where_the_test_can_see_it(
     heavy.submit()
     foliot.run_until_idle(reraise=True)
     assert seen == [os.getpid()]
+
+
+def test_a_transaction_needs_a_store_that_is_not_in_memory(
+    foliot_app: Foliot, tmp_path: Path
+) -> None:
+    @foliot_app.job
+    def keep() -> str:
+        with current_job().transaction() as tx:
+            tx.execute("CREATE TABLE kept (n integer)")
+            tx.result = "kept"
+        return "does not count"
+
+    with Harness(foliot_app) as foliot:
+        keep.submit()
+        with pytest.raises(InvalidValue, match="in memory"):
+            foliot.run_until_idle(reraise=True)
+    with Harness(foliot_app, url=f"sqlite:///{tmp_path}/test.db") as foliot:
+        handle = keep.submit()
+        foliot.run_until_idle(reraise=True)
+        assert handle.result() == "kept"

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
-from foliot.by_hand import LIMIT, Driver, Plan, settings_in_memory
+from foliot.by_hand import LIMIT, Driver, Plan, settings_by_hand
 from foliot.client.portal import Portal
 from foliot.clock import SystemClock
 from foliot.config import Settings
@@ -62,7 +62,7 @@ class InlinePortal(Portal):
         """`registry` is asked for when a job is to run: by then, what is to be included has been imported."""
         self._leaping = LeapingClock()
         super().__init__(
-            settings_in_memory(settings), clock=self._leaping, ids=Ids(clock=self._leaping)
+            settings_by_hand(settings), clock=self._leaping, ids=Ids(clock=self._leaping)
         )
         self._registry = registry
         self._reraise = reraise

@@ -13,12 +13,12 @@ from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta
 from typing import Any, Final, Self, TypeAlias
 
-from foliot.by_hand import LIMIT, Driver, Failure, Plan, settings_in_memory
+from foliot.by_hand import LIMIT, MEMORY, Driver, Failure, Plan, settings_by_hand
 from foliot.client.app import Foliot
 from foliot.client.function import JobFunction
 from foliot.client.handle import Handle
 from foliot.client.portal import Portal
-from foliot.errors import FoliotError, InvalidValue, UnknownKind
+from foliot.errors import FoliotError, InvalidValue, UnknownKind, redact
 from foliot.ids import Ids, JobId
 from foliot.model.job import Job, JobState, NewJob
 from foliot.store.port import Store
@@ -38,9 +38,9 @@ class TestPortal(Portal):
     __test__ = False
     by_hand = True
 
-    def __init__(self, app: Foliot, clock: ManualClock) -> None:
+    def __init__(self, app: Foliot, clock: ManualClock, url: str) -> None:
         ids = Ids(clock=clock, seed=_SEED)
-        super().__init__(settings_in_memory(app.settings), clock=clock, ids=ids)
+        super().__init__(settings_by_hand(app.settings, url), clock=clock, ids=ids)
         self.submitted: list[JobId] = []
 
     def submit(self, jobs: Sequence[NewJob]) -> Future[list[JobId]]:
@@ -57,8 +57,16 @@ class TestPortal(Portal):
 class Harness:
     """The pytest fixture `foliot`; elsewhere, `with Harness(app) as foliot:`."""
 
-    def __init__(self, app: Foliot | None = None, *, clock: ManualClock | None = None) -> None:
+    def __init__(
+        self,
+        app: Foliot | None = None,
+        *,
+        clock: ManualClock | None = None,
+        url: str | None = None,
+    ) -> None:
+        """`url`: an empty store for this test alone, instead of one in memory. It must have its tables."""
         self.clock = clock or ManualClock()
+        self._url = MEMORY if url is None else url
         self.failures: list[Failure] = []
         self._ends = ExitStack()
         self._app: Foliot | None = None
@@ -74,7 +82,7 @@ class Harness:
         if self._app is not None and self._app is not app:
             raise FoliotError("another app is in use already", hint="a Harness is for one app")
         if self._app is None:
-            self._app, self._portal = app, TestPortal(app, self.clock)
+            self._app, self._portal = app, TestPortal(app, self.clock, self._url)
             self._ends.enter_context(app.moved(self._portal))
         return self
 
@@ -191,6 +199,8 @@ class Harness:
     def clear(self) -> None:
         """Forget all jobs. The clock stays where it is."""
         self._check_not_running()
+        if self._url != MEMORY:
+            raise FoliotError(f"{redact(self._url)} cannot be cleared: it is not in memory")
         self._open_portal().submitted.clear()
         self._open_portal().close()
         self.failures.clear()
@@ -209,18 +219,20 @@ class Harness:
     def _run(self, plan: Plan) -> int:
         _check_no_loop()
         portal = self._open_portal()
-        with self._driving(portal.call(portal.store())) as driver:
+        store = portal.call(portal.store()) if self._url == MEMORY else None
+        with self._driving(store) as driver:
             driver.run(plan)
         return driver.attempts
 
     async def _arun(self, plan: Plan) -> int:
         portal = self._open_portal()
-        with self._driving(await portal.acall(portal.store())) as driver:
+        store = await portal.acall(portal.store()) if self._url == MEMORY else None
+        with self._driving(store) as driver:
             await driver.arun(plan)
         return driver.attempts
 
     @contextmanager
-    def _driving(self, store: Store) -> Iterator[Driver]:
+    def _driving(self, store: Store | None) -> Iterator[Driver]:
         self._check_not_running()
         app = self.app
         self._driver = Driver(store, app.registry, app.settings, clock=self.clock, ids=app.ids)

@@ -3,6 +3,7 @@
     foliot         the Harness of this test
     foliot_app     the app under test; by default the one that `foliot_app = "shop:app"` in the pytest settings names
     foliot_clock   its clock; by default it stands at the time when the test begins
+    foliot_url     its store, empty and for this test alone; by default one in memory
 
 It is loaded in every project where Foliot is installed, and imports nothing before a test asks for a fixture.
 """
@@ -46,7 +47,15 @@ def foliot_clock() -> ManualClock:
 
 
 @pytest.fixture
-def foliot(foliot_app: Foliot | None, foliot_clock: ManualClock) -> Iterator[Harness]:
-    """The app on a store of its own in memory, for the length of the test."""
-    with testing.Harness(foliot_app, clock=foliot_clock) as harness:
+def foliot_url() -> str | None:
+    """None: in memory."""
+    return None
+
+
+@pytest.fixture
+def foliot(
+    foliot_app: Foliot | None, foliot_clock: ManualClock, foliot_url: str | None
+) -> Iterator[Harness]:
+    """The app on a store of its own, for the length of the test."""
+    with testing.Harness(foliot_app, clock=foliot_clock, url=foliot_url) as harness:
         yield harness
