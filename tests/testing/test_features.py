@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,84 @@ import pytest
 
 from foliot import Fixed, Foliot, FoliotError, InvalidValue, current_job
 from foliot.testing import Harness
+
+
+def test_options_are_found_by_the_names_they_were_given_by(
+    foliot: Harness, foliot_app: Foliot
+) -> None:
+    @foliot_app.job(tags=["shop"])
+    def pack(order: int) -> None: ...
+
+    pack.options(
+        tags=["vip", "gift"],
+        expires=timedelta(hours=1),
+        idempotency_key="order-1",
+        queue="parcels",
+        ordering_key="ada",
+        max_attempts=2,
+        timeout=9,
+    ).submit(1)
+    foliot.assert_submitted(pack, order=1, tags=["vip"], queue="parcels", ordering_key="ada")
+    foliot.assert_submitted(
+        pack, expires=3600, idempotency_key="order-1", max_attempts=2, timeout=9
+    )
+    foliot.assert_submitted(pack, expires=foliot.clock.now() + timedelta(hours=1))
+    foliot.assert_not_submitted(pack, tags=["vip", "other"])
+    foliot.assert_not_submitted(pack, expires=3601)
+    foliot.assert_not_submitted(pack, idempotency_key="order-2")
+    foliot.run_until_idle()
+    foliot.assert_submitted(pack, tags=["vip"], idempotency_key="order-1", state="succeeded")
+
+
+def test_every_capability_is_there(foliot: Harness, foliot_app: Foliot) -> None:
+    @foliot_app.job(requires={"gpu", "region:eu"})
+    def train() -> str:
+        return "trained"
+
+    handle = train.submit()
+    foliot.run_until_idle()
+    assert handle.result() == "trained"
+
+
+def test_jobs_of_one_ordering_key_wait_for_each_other(foliot: Harness, foliot_app: Foliot) -> None:
+    seen = []
+
+    @foliot_app.job(retry=Fixed(60))
+    def step(n: int) -> None:
+        seen.append((n, current_job().attempt))
+        if n == 1 and current_job().attempt == 1:
+            raise ValueError
+
+    for n in (1, 2, 3):
+        step.options(ordering_key="ada").submit(n)
+    foliot.run_until_idle()
+    assert seen == [(1, 1)]
+    foliot.advance("1 minute")
+    assert seen == [(1, 1), (1, 2), (2, 1), (3, 1)]
+
+
+def test_a_fair_key_gets_its_turn(foliot: Harness, foliot_app: Foliot) -> None:
+    seen = []
+
+    @foliot_app.job
+    def serve(customer: str) -> None:
+        seen.append(customer)
+
+    for customer in ["big"] * 5 + ["small"] * 2:
+        serve.options(fair_key=customer).submit(customer)
+    foliot.run_until_idle()
+    assert sorted(seen) == ["big"] * 5 + ["small"] * 2
+
+
+def test_what_has_expired_does_not_run(foliot: Harness, foliot_app: Foliot) -> None:
+    @foliot_app.job
+    def offer() -> None:
+        pytest.fail("too late")
+
+    handle = offer.options(expires=60).submit()
+    foliot.clock.advance(61)  # only the clock: nothing runs meanwhile
+    foliot.run_until_idle()
+    assert (handle.status(), handle.job().reason) == ("cancelled", "expired")
 
 
 def test_a_cancelled_job_does_not_run(foliot: Harness, foliot_app: Foliot) -> None:
