@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 
-import msgspec
-
+from foliot.cli.ask import ask
+from foliot.cli.diagnosis import Facts, Finding, diagnose, gather
 from foliot.cli.options import DEFAULT_OPTIONS, Options
 from foliot.cli.output import print_json, print_table
-from foliot.clock import SystemClock
 from foliot.errors import redact
-from foliot.ids import Ids
 from foliot.model.session import Session
-from foliot.store.open import open_store
-from foliot.store.port import Grade
+from foliot.store.port import Grade, Store
 
 _OLD_TRANSACTION = 300.0
 _MANY_DEAD_TUPLES = 500_000
@@ -23,18 +19,11 @@ _CLOCK_OFFSET = 2.0
 _FEW_DAYS = 2
 
 
-class Finding(msgspec.Struct, frozen=True):
-    verdict: str  # ok, look, bad
-    what: str
-    value: str
-    advice: str = ""
-
-
 def doctor(*, options: Options = DEFAULT_OPTIONS) -> int:
     """Examine the store: durability, versions, health. Exit code 1: something is bad."""
     settings = options.load().settings.store
-    grade, sessions = asyncio.run(_examine(options))
-    findings = list(find(grade, sessions))
+    grade, facts = ask(options, _examine)
+    findings = [*find(grade, facts.sessions), *diagnose(facts)]
     bad = any(finding.verdict == "bad" for finding in findings)
     if options.json:
         print_json(
@@ -51,16 +40,9 @@ def doctor(*, options: Options = DEFAULT_OPTIONS) -> int:
     return 1 if bad else 0
 
 
-async def _examine(options: Options) -> tuple[Grade, list[Session]]:
-    clock = SystemClock()
-    settings = options.load().settings.store
-    # To examine is not to make: a mistyped path is told, not filled with a new store.
-    store = await open_store(settings, clock=clock, ids=Ids(clock=clock), create=False)
-    try:
-        await store.listen(lambda _: None)
-        return await store.upkeep.grade(), await store.sessions.all()
-    finally:
-        await store.close()
+async def _examine(store: Store) -> tuple[Grade, Facts]:
+    await store.listen(lambda _: None)
+    return await store.upkeep.grade(), await gather(store)
 
 
 def find(grade: Grade, sessions: list[Session]) -> Iterator[Finding]:

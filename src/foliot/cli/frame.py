@@ -84,6 +84,7 @@ def _sections(glance: Glance, width: int | None) -> Iterator[Section]:
         (
             Column("worker", style="bold"),
             Column("load", right=True),
+            Column("beat", right=True),
             Column("state"),
             Column("queues", rank=1),
         ),
@@ -151,10 +152,12 @@ def describe_queue(queue: Queue | None) -> str:
 
 
 def _worker(session: Session) -> tuple[str, ...]:
+    note = f": {session.note}" if session.note else ""
     return (
         f"{session.host}:{session.pid}",
-        str(session.executing),
-        "live" if session.live else "gone",
+        f"{session.executing}/{session.concurrency}",
+        ago(session.silence),
+        f"{session.health}{note}",
         ",".join(session.queues) or "all",
     )
 

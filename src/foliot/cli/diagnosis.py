@@ -1,0 +1,138 @@
+"""Diagnosis: what of the jobs and workers of a store is not as it should be, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from foliot.cli.output import ago
+from foliot.model.definition import StoredDefinition
+from foliot.model.lane import Lane
+from foliot.model.overview import HeldJobs, Overdue
+from foliot.model.session import Session
+from foliot.store.port import Queue, Store
+
+_CAP: Final = 10_000
+_LATE: Final = 10.0  # seconds behind its time before something is overdue
+_FOREVER: Final = {  # nobody but a person can help these
+    "unknown_kind": "start a worker that knows the kind, or cancel them",
+    "unfitting_payload": "foliot check module:app says what does not fit; change or cancel them",
+}
+
+
+class Finding(msgspec.Struct, frozen=True):
+    verdict: str  # ok, look, bad
+    what: str
+    value: str
+    advice: str = ""
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a store's jobs and workers."""
+
+    sessions: list[Session]
+    held: list[HeldJobs]
+    overdue: Overdue
+    ready: list[Lane]
+    queues: list[Queue]
+    definitions: list[StoredDefinition]
+
+    @property
+    def workers(self) -> list[Session]:
+        """Those alive that run jobs, not only the scheduler's duties."""
+        return [session for session in self.sessions if session.live and session.kinds]
+
+
+async def gather(store: Store) -> Facts:
+    return Facts(
+        sessions=await store.sessions.all(),
+        held=await store.overview.held(cap=_CAP),
+        overdue=await store.overview.overdue(late=_LATE, cap=_CAP),
+        ready=list(dict.fromkeys(lane for _, lane in (await store.jobs.peek()).ready)),
+        queues=await store.queues.all(),
+        definitions=await store.definitions.all(),
+    )
+
+
+def diagnose(facts: Facts) -> Iterator[Finding]:
+    yield from _sick(facts)
+    yield from _held(facts)
+    yield from _overdue(facts)
+    yield from _stranded(facts)
+    yield from _paused(facts)
+    yield from _unknown(facts)
+
+
+def _sick(facts: Facts) -> Iterator[Finding]:
+    for session in facts.sessions:
+        name = f"{session.host}:{session.pid}"
+        if session.live and session.note:
+            advice = "see its log; drain it, or start it again"
+            yield Finding("bad", f"worker {name}", session.note, advice)
+    lost = [session for session in facts.sessions if not session.live]
+    if lost:
+        names = ", ".join(f"{session.host}:{session.pid}" for session in lost)
+        advice = "their jobs are taken back as soon as a worker or scheduler runs"
+        yield Finding("look", "lost processes", names, advice)
+
+
+def _held(facts: Facts) -> Iterator[Finding]:
+    for held in facts.held:
+        advice = _FOREVER.get(held.reason, "")
+        note = f": {held.note}" if held.note else ""
+        value = f"{_count(held.count)} {held.kind}{note}"
+        yield Finding("bad" if advice else "ok", f"held, {held.reason}", value, advice)
+
+
+def _overdue(facts: Facts) -> Iterator[Finding]:
+    overdue = facts.overdue
+    if overdue.scheduled:
+        oldest = f", the first for {ago(overdue.oldest or 0)}"
+        value = f"{_count(overdue.scheduled)} due and not made ready{oldest}"
+        yield Finding("bad", "overdue", value, "a worker or scheduler must run")
+    if overdue.past_deadline:
+        value = f"{_count(overdue.past_deadline)} running past their timeout"
+        yield Finding("bad", "overdue", value, "a worker or scheduler must run to take them back")
+
+
+def _stranded(facts: Facts) -> Iterator[Finding]:
+    """Ready jobs that no live worker may take. Without any worker, that is what is wrong."""
+    for lane in facts.ready if facts.workers else ():
+        if not any(
+            lane.served_by(frozenset(session.queues), frozenset(session.capabilities))
+            for session in facts.workers
+        ):
+            needs = f" with {', '.join(lane.requires)}" if lane.requires else ""
+            flags = f" --capabilities {','.join(lane.requires)}" if lane.requires else ""
+            value = f"no live worker{needs} serves queue {lane.queue}"
+            yield Finding(
+                "bad",
+                "nobody takes",
+                value,
+                f"start one: foliot worker --queues {lane.queue}{flags}",
+            )
+
+
+def _paused(facts: Facts) -> Iterator[Finding]:
+    for queue in facts.queues:
+        if queue.paused_at is not None:
+            by = f" by {queue.paused_by}" if queue.paused_by else ""
+            note = f": {queue.note}" if queue.note else ""
+            advice = f"foliot queues resume {queue.name}"
+            value = f"{queue.name}, {queue.paused_at:%Y-%m-%d %H:%M} UTC{by}{note}"
+            yield Finding("look", "paused", value, advice)
+
+
+def _unknown(facts: Facts) -> Iterator[Finding]:
+    """Kinds that were announced once and that nobody alive knows."""
+    known = {kind for session in facts.workers for kind in session.kinds}
+    gone = [each.kind for each in facts.definitions if each.kind not in known]
+    if gone and facts.workers:
+        advice = "jobs of these kinds wait until a worker knows them"
+        yield Finding("look", "kinds without worker", ", ".join(gone), advice)
+
+
+def _count(count: int) -> str:
+    return f"{count} or more" if count >= _CAP else str(count)
