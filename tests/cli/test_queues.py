@@ -31,6 +31,9 @@ def test_a_paused_queue_says_since_when_by_whom_and_why(shell: Shell) -> None:
     assert mail["paused_at"].endswith("Z")
     assert shell("queues", "resume", "mail").out == "resumed mail\n"
     assert "ada" not in shell("queues", "list").out
+    deeds = shell.ask(lambda store: store.audit.list(target="mail"))
+    assert [deed.action for deed in deeds] == ["resume", "pause"]
+    assert deeds[1].actor == "ada"
 
 
 def test_who_pauses_is_user_and_host_unless_said_otherwise(shell: Shell) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import pwd
-import socket
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -31,14 +28,3 @@ async def ask_store(settings: StoreSettings, question: Callable[[Store], Awaitab
         return await question(store)
     finally:
         await store.close()
-
-
-def who(by: str | None) -> str:
-    """Who asks, for the record: as given, else user@host."""
-    if by is not None:
-        return by
-    try:
-        user = pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # a number without a name, as in many containers
-        user = str(os.getuid())
-    return f"{user}@{socket.gethostname()}"

@@ -7,10 +7,12 @@ from typing import Final
 
 import msgspec
 
+from foliot.author import Author
 from foliot.checks import check_name
-from foliot.cli.ask import ask, who
+from foliot.cli.ask import ask
 from foliot.cli.options import DEFAULT_OPTIONS, Options
 from foliot.cli.output import ago, print_json, print_table
+from foliot.ids import Ids
 from foliot.model.job import JobState
 from foliot.model.overview import Loads, QueueLoad
 from foliot.store.port import Store
@@ -66,31 +68,37 @@ def pause(
     note
         Why, for those who wonder.
     by
-        Who says so; else user@host.
+        Who asks for it, for them and for the audit log (else user@host).
     """
     name = check_name("queue", queue, example="foliot queues pause mail")
+    author = Author(Ids(), by)
 
     async def run(store: Store) -> Queue | None:
-        await store.queues.pause(name, by=who(by), note=note)
+        await store.queues.pause(name, by=author.name, note=note)
+        await store.audit.write([author.deed("pause", name, note=note)])
         return await _find(store, name)
 
     found = ask(options, run)
     _report(options, name, found, f"paused {name}")
 
 
-def resume(queue: str, *, options: Options = DEFAULT_OPTIONS) -> None:
+def resume(queue: str, *, by: str | None = None, options: Options = DEFAULT_OPTIONS) -> None:
     """Take jobs from a paused queue again.
 
     Parameters
     ----------
     queue
         Its name.
+    by
+        Who asks for it, for the audit log (else user@host).
     """
     name = check_name("queue", queue, example="foliot queues resume mail")
+    author = Author(Ids(), by)
 
     async def run(store: Store) -> tuple[bool, Queue | None]:
         before = await _find(store, name)
         await store.queues.resume(name)
+        await store.audit.write([author.deed("resume", name)])
         return before is not None and before.paused_at is not None, await _find(store, name)
 
     was_paused, found = ask(options, run)

@@ -8,10 +8,12 @@ import msgspec
 from cyclopts import Parameter
 
 from foliot import commands
+from foliot.author import Author
 from foliot.cli.ask import ask
 from foliot.cli.options import DEFAULT_OPTIONS, Options
 from foliot.cli.output import ago, print_json, print_table
 from foliot.errors import InvalidValue
+from foliot.ids import Ids
 from foliot.model.session import Session
 
 _HEADERS = (
@@ -45,6 +47,7 @@ def list_workers(
 def drain(
     *workers: str,
     all: Annotated[bool, Parameter(negative="")] = False,
+    by: str | None = None,
     options: Options = DEFAULT_OPTIONS,
 ) -> None:
     """Ask workers to take no more jobs, finish what they run, and end.
@@ -55,7 +58,10 @@ def drain(
         Which: the beginning of an id, a host, or host:pid.
     all
         All that are alive.
+    by
+        Who asks for it, for the audit log (else user@host).
     """
+    author = Author(Ids(), by)
     if bool(workers) == all:
         raise InvalidValue(
             "workers",
@@ -63,7 +69,7 @@ def drain(
             example="foliot workers drain web-1:4711",
             hint="see: foliot workers list",
         )
-    drained = ask(options, lambda store: commands.drain(store, workers))
+    drained = ask(options, lambda store: commands.drain(store, workers, by=author))
     if options.json:
         print_json({"draining": [session.id for session in drained]})
         return
