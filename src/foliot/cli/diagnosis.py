@@ -12,7 +12,8 @@ from foliot.model.definition import StoredDefinition
 from foliot.model.lane import Lane
 from foliot.model.overview import HeldJobs, Overdue
 from foliot.model.session import Session
-from foliot.store.port import Queue, Store
+from foliot.store.port import Store
+from foliot.store.queueing import Queue
 
 _CAP: Final = 10_000
 _LATE: Final = 10.0  # seconds behind its time before something is overdue
