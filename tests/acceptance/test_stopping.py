@@ -96,6 +96,7 @@ def test_a_second_signal_ends_at_once(fleet: Fleet, supervised: bool) -> None:
     process = fleet.wait_for("start", job=handle.id).pid
     worker.ask_to_stop()
     assert worker.alive
+    time.sleep(0.1)  # closer together they count as one
     worker.signal(signal.SIGTERM)
     assert worker.wait(5) not in (0, None)
     eventually(lambda: all_gone([process]))
@@ -103,6 +104,20 @@ def test_a_second_signal_ends_at_once(fleet: Fleet, supervised: bool) -> None:
     fleet.wait_for("start", job=handle.id, count=2)
     gate.touch()
     fleet.wait_until_done()
+    fleet.check_all_succeeded()
+
+
+def test_a_signal_that_comes_twice_at_once_is_one(fleet: Fleet) -> None:
+    """A process manager may tell the process and its group."""
+    gate = fleet.gate("open")
+    worker = fleet.start(supervised=True)
+    handle = fleet.submit(fleet.jobs.gated.submit(str(gate)))
+    fleet.wait_for("start", job=handle.id)
+    worker.signal(signal.SIGTERM)
+    worker.signal(signal.SIGTERM)
+    eventually(lambda: "stopping: " in worker.log)
+    gate.touch()
+    assert worker.wait(20) == 0
     fleet.check_all_succeeded()
 
 

@@ -6,9 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import is_dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import pytest
 
@@ -84,10 +85,17 @@ def test_every_number_of_every_command_is_read_so() -> None:
     plain = []
     for path, (target, _) in COMMANDS.items():
         module, _, name = target.partition(":")
-        hints = get_type_hints(getattr(import_module(module), name), include_extras=True)
-        given = {option: hint for option, hint in hints.items() if option != "return"}
+        given = _hints(getattr(import_module(module), name))
+        for hint in list(given.values()):
+            if is_dataclass(hint):
+                given |= _hints(hint)
         plain += [f"{path} --{option}" for option, hint in given.items() if _is_plain(hint)]
     assert plain == []
+
+
+def _hints(of: Any) -> dict[str, Any]:
+    hints = get_type_hints(of, include_extras=True)
+    return {option: hint for option, hint in hints.items() if option != "return"}
 
 
 def _is_plain(hint: object) -> bool:

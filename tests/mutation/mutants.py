@@ -55,9 +55,10 @@ CLAIM = ("store/sqlite/sql/claim.sql", "claim_jobs")
 PARTITION_OF = ("ids.py", "partition_of")
 LONGEST = ("model/retry.py", "longest")
 FAILURE = ("worker/run.py", "failure")
+RETRIED = ("worker/run.py", "_retried")
+WAIT = ("worker/run.py", "wait")
 BIND = ("registry.py", "bind")
 COOL = ("worker/cycle.py", "_cool")
-FINISH = ("worker/slots.py", "_finish")
 ENDED = ("worker/awaited.py", "ended")
 
 TESTS = {
@@ -65,9 +66,10 @@ TESTS = {
     PARTITION_OF: ("tests/test_ids.py",),
     LONGEST: ("tests/test_retry.py",),
     FAILURE: ("tests/worker/test_run.py",),
+    RETRIED: ("tests/worker/test_run.py",),
+    WAIT: ("tests/worker/test_run.py",),
     BIND: ("tests/client/test_sdk.py", "-k", "TestBadInput and argument"),
     COOL: ("tests/worker/test_cycle.py", "-k", "lanes"),
-    FINISH: ("tests/worker/test_slots.py",),
     ENDED: ("tests/worker/test_awaited.py",),
 }
 
@@ -85,11 +87,11 @@ MUTANTS = [
     Mutant(*LONGEST, "min(self.cap", "max(self.cap"),
     Mutant(*LONGEST, "min(failures - 1, 64)", "(failures - 1)"),
     Mutant(*LONGEST, "self.first *", ""),
-    Mutant(*FAILURE, "if job.last_attempt", "if not job.last_attempt", often=True),
-    Mutant(*FAILURE, "job.losses + 1 >= loss_limit", "job.losses >= loss_limit"),
-    Mutant(*FAILURE, "delay = error.after", "pass"),
-    Mutant(*FAILURE, "error.after is not None", "error.after"),
-    Mutant(*FAILURE, '"timed_out" if', '"failed" if'),
+    Mutant(*RETRIED, "None if job.last_attempt", "None if not job.last_attempt", often=True),
+    Mutant(*FAILURE, "job.losses + 1 >= loss_limit", "job.losses >= loss_limit", often=True),
+    Mutant(*WAIT, "return error.after", "pass"),
+    Mutant(*WAIT, "error.after is not None", "error.after"),
+    Mutant(*WAIT, "job.attempt - job.losses", "1"),
     Mutant(*FAILURE, "End.CANCEL, reason=reason_of(error)", "End.SUCCEED, reason=reason_of(error)"),
     Mutant(*BIND, "definition.decode(payload)", "pass", often=True),
     Mutant(*BIND, "RecursionError", "KeyError"),
@@ -97,7 +99,6 @@ MUTANTS = [
     Mutant(*COOL, "given[number] < asked", "given[number] <= asked", often=True),
     Mutant(*COOL, "given[number] < asked", "not given[number]"),
     Mutant(*COOL, "room -= given[number]", "pass"),
-    Mutant(*FINISH, "self._fill()", "pass", often=True),
-    Mutant(*ENDED, "in _FINAL", "not in _FINAL", often=True),
+    Mutant(*ENDED, "if outcome.final", "if not outcome.final", often=True),
     Mutant(*ENDED, "self._marks.pop(mark, None) is not None", "True"),
 ]

@@ -257,6 +257,15 @@ async def test_the_same_store_goes_on_after_every_connection_was_lost(
     assert (await away.get(job.id)).result == b"1"
 
 
+async def test_a_read_finds_another_connection_where_idle_ones_were_cut(
+    away: World, server: TemporaryPostgres
+) -> None:
+    id = await away.submit()
+    await asyncio.gather(*(away.store.jobs.peek() for _ in range(4)))  # so that there are several
+    await _terminate(server)
+    assert await away.state(id) is JobState.READY
+
+
 async def test_while_the_server_is_down_calls_fail_within_their_time_and_say_so(
     away: World, server: TemporaryPostgres
 ) -> None:

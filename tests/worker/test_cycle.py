@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from foliot.config import Settings
@@ -17,6 +18,7 @@ from foliot.scheduler.partitions import Partitions
 from foliot.store.port import Peek, Wake
 from foliot.testing.clock import ManualClock
 from foliot.worker.cycle import Cycle, _fitting
+from foliot.worker.success import success
 from support.stores import World, open_world, sqlite_place
 
 pytestmark = pytest.mark.anyio
@@ -111,6 +113,18 @@ async def test_an_outcome_that_cannot_be_stored_does_not_keep_the_others_back(
     assert await world.count() == {JobState.SUCCEEDED: 4, JobState.SCHEDULED: 1}
     [attempt] = await world.attempts(jobs[2].id)
     assert attempt.error == "the outcome could not be stored: ValueError"
+
+
+async def test_a_result_of_the_last_attempt_that_cannot_be_stored_is_the_end(
+    world: World, session: SessionId, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [job] = await running(world, session, 1)
+    rig = Rig(world, session)
+    refuse(world, monkeypatch, lambda outcome: outcome.result == b"bad")
+    last = msgspec.structs.replace(job, attempt=job.max_attempts)
+    rig.cycle.done(msgspec.structs.replace(success(last, 1, limit=100), result=b"bad"))
+    await rig.flush()
+    assert await world.state(job.id) is JobState.DEAD
 
 
 async def test_an_outcome_that_is_never_taken_is_dropped_in_the_end(

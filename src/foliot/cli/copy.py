@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from foliot.checks import check_whole
-from foliot.cli.options import DEFAULT_OPTIONS, Options
+from foliot.cli.options import DEFAULT_OPTIONS, OptionalWhole, Options
 from foliot.cli.output import print_json, print_table
 from foliot.clock import SystemClock
 from foliot.config import StoreSettings, load
@@ -23,7 +23,7 @@ def copy(
     source: str,
     target: str,
     *,
-    partitions: int | None = None,
+    partitions: OptionalWhole = None,
     force: Annotated[bool, Parameter(negative="")] = False,
     options: Options = DEFAULT_OPTIONS,
 ) -> int:

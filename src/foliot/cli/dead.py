@@ -10,14 +10,14 @@ from cyclopts import Parameter
 from foliot.cli.acting import act_on
 from foliot.cli.jobs import show as show_job
 from foliot.cli.jobs import show_count, show_page
-from foliot.cli.options import DEFAULT_OPTIONS, Options
+from foliot.cli.options import DEFAULT_OPTIONS, Options, Whole
 from foliot.cli.selection import DEFAULT_SELECTION, Selection, Words
 from foliot.errors import InvalidValue
 
 
 def list_dead(
     *filter: Words,
-    limit: int = 100,
+    limit: Whole = 100,
     after: str | None = None,
     payloads: Annotated[bool, Parameter(negative="")] = False,
     options: Options = DEFAULT_OPTIONS,

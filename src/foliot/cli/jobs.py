@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from foliot.cli.acting import act_on
 from foliot.cli.ask import ask
-from foliot.cli.options import DEFAULT_OPTIONS, Options
+from foliot.cli.options import DEFAULT_OPTIONS, Options, Whole
 from foliot.cli.output import print_json, printable
 from foliot.cli.selection import DEFAULT_SELECTION, Selection, Words, read_filter, resolve
 from foliot.cli.shape import job_to_json, print_job, print_jobs, print_line
@@ -21,7 +21,7 @@ _LOOK = 0.5  # seconds between two looks at a log that is followed
 
 def list_jobs(
     *filter: Words,
-    limit: int = 100,
+    limit: Whole = 100,
     after: str | None = None,
     payloads: Annotated[bool, Parameter(negative="")] = False,
     options: Options = DEFAULT_OPTIONS,

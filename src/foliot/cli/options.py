@@ -24,7 +24,9 @@ def _read_whole(_: type, tokens: Sequence[Token]) -> int:
 
 
 _WHOLE = re.compile(r"[+-]?\d{1,18}", re.ASCII)
-Whole = Annotated[int, Parameter(converter=_read_whole)]  # for every number that a command takes
+# For every number that a command takes.
+Whole = Annotated[int, Parameter(converter=_read_whole)]
+OptionalWhole = Annotated[int | None, Parameter(converter=_read_whole)]
 
 
 @Parameter(name="*")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from foliot.cli.options import OptionalWhole
 from foliot.errors import InvalidValue
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class Selection:
     filter: str | None = None
     """Every job that this means, instead of ids."""
 
-    limit: int | None = None
+    limit: OptionalWhole = None
     """How many jobs it may change, the newest first."""
 
     rate: float | None = None

@@ -169,6 +169,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     traceback: str | None = None
     settled: bool = False  # by the job's own transaction: the store knows already
     order: Order | None = None  # whose next job may run when this one has ended
+    last: bool = False  # attempt: if its result cannot be stored, no other follows
 
     @property
     def final(self) -> bool:

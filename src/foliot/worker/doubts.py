@@ -64,7 +64,9 @@ class Doubts:
 
 def plain(outcome: Outcome, error: Exception) -> Outcome:
     """The same end with nothing in it that a store could refuse; a success becomes a failed attempt."""
-    end = End.RETRY if outcome.end is End.SUCCEED else outcome.end
+    end = outcome.end
+    if end is End.SUCCEED:
+        end = End.BURY if outcome.last else End.RETRY
     return Outcome(
         outcome.id,
         outcome.fence,

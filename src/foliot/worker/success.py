@@ -29,4 +29,4 @@ def success(job: ClaimedJob, result: Any, *, limit: int) -> Outcome:
         check_json(result, encoded)
     except ValueError as error:
         raise ValueError(f"the result cannot be kept: {error}") from None
-    return Outcome(job.id, job.fence, result=encoded)
+    return Outcome(job.id, job.fence, result=encoded, last=job.last_attempt)

@@ -25,6 +25,7 @@ log = logging.getLogger("foliot.supervisor")
 _STEADY: Final = 10.0  # seconds after which a start counts as a good one
 _LONGEST_PAUSE: Final = 30.0
 _AT_ONCE: Final = 130
+_AT_ONCE_IS_ONE: Final = 0.1  # seconds within which two signals are one
 
 
 class Child:
@@ -70,6 +71,7 @@ class Supervisor:
         self._leaving: set[asyncio.Task[int]] = set()
         self._stopping = asyncio.Event()
         self._told = 0
+        self._told_at = 0.0
         self._came_up = False  # any child, ever: the app and the settings are right
 
     async def run(self) -> int:
@@ -84,8 +86,12 @@ class Supervisor:
         return _AT_ONCE if self._told > 1 else max(codes)
 
     def stop(self) -> None:
-        """The first time, ask the children; the second, kill them."""
-        self._told += 1
+        """The first time, ask the children; the second, kill them. Both at once are one: a process manager may tell the
+        process and its group."""
+        now = self._clock.monotonic()
+        if self._told == 1 and now - self._told_at < _AT_ONCE_IS_ONE:
+            return
+        self._told, self._told_at = self._told + 1, now
         self._stopping.set()
         for child in self._children:
             self._end(child)

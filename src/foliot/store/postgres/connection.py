@@ -28,6 +28,7 @@ Values = Mapping[str, object]
 
 _TRIES: Final = 6  # of a transaction that deadlocked or could not be serialised
 _TURN: Final = 0.5  # seconds to wait for a connection before asking again
+_AT_ONCE: Final = 1.0  # seconds in which a cut connection shows; what takes longer is an outage
 _PLANS_LAST: Final = (
     5.0  # seconds: a plan that was made while a table was empty is no good when it is full
 )
@@ -76,6 +77,7 @@ class Connections:
         self._clock = clock
         self._ids = ids
         self._timeout = timeout
+        self._size = size
         self._pool: AsyncConnectionPool[Line] = AsyncConnectionPool(
             self.conninfo,
             connection_class=Line,
@@ -109,8 +111,17 @@ class Connections:
         await self._pool.close()
 
     async def read(self, statement: Statement, values: Values) -> Rows:
-        """One statement that only reads, or whose effect may be repeated."""
-        return (await self._attempt(lambda line: self._run(line, [Step(statement, values)])))[0]
+        """One statement that only reads, or whose effect may be repeated. A connection may have been cut while it lay
+        idle: then the next one is tried."""
+        steps = [Step(statement, values)]
+        started = self._clock.monotonic()
+        for _ in range(self._size):
+            try:
+                return (await self._attempt(lambda line: self._run(line, steps)))[0]
+            except StoreUnavailable as error:
+                if not error.unknown or self._clock.monotonic() - started > _AT_ONCE:
+                    raise
+        return (await self._attempt(lambda line: self._run(line, steps)))[0]
 
     async def transact(self, steps: Sequence[Step]) -> list[Rows]:
         """All steps in one transaction and one round trip; the rows of each. It has committed when this returns."""
