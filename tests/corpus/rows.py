@@ -90,6 +90,7 @@ ROWS = {
     "L26": "unknown key in a file",
     "L34": "server unreachable, DNS failure, refused, time-out",
     "L38": "404 id",
+    "L39": "id prefix that matches two",
     "L45": "Ctrl-C while following logs",
     "L46": "`… | head` (SIGPIPE)",
     "L47": "SIGTERM, SIGHUP",
@@ -208,7 +209,6 @@ VOID = {
         "HTML from a captive portal",
         "comes with the HTTP API: nothing here listens or speaks HTTP",
     ),
-    "L39": ("id prefix that matches two", "ids are given whole: a part of one is refused, see L38"),
     "L41": ("413, 422", "comes with the HTTP API: nothing here listens or speaks HTTP"),
     "L42": ("429", "comes with the HTTP API: nothing here listens or speaks HTTP"),
     "L43": ("500, 503", "comes with the HTTP API: nothing here listens or speaks HTTP"),
@@ -289,31 +289,4 @@ VOID = {
 }
 
 # Given, and what it is given to is being made.
-AHEAD = frozenset(
-    {
-        "A62",
-        "A63",
-        "A67",
-        "L06",
-        "L11",
-        "L13",
-        "L17",
-        "L18",
-        "L19",
-        "L21",
-        "L22",
-        "L23",
-        "L38",
-        "L45",
-        "L49",
-        "L50",
-        "L75",
-        "P50",
-        "P57",
-        "P58",
-        "P59",
-        "P61",
-        "P63",
-        "P70",
-    }
-)
+AHEAD = frozenset({"A62", "A63", "L06", "L11", "L13", "L17", "L18", "L19", "L21", "L22", "L23"})

@@ -58,7 +58,7 @@ FAILURE = ("worker/run.py", "failure")
 RETRIED = ("worker/run.py", "_retried")
 WAIT = ("worker/run.py", "wait")
 BIND = ("registry.py", "bind")
-COOL = ("worker/cycle.py", "_cool")
+SETTLE = ("worker/lanes.py", "settle")
 ENDED = ("worker/awaited.py", "ended")
 
 TESTS = {
@@ -69,7 +69,7 @@ TESTS = {
     RETRIED: ("tests/worker/test_run.py",),
     WAIT: ("tests/worker/test_run.py",),
     BIND: ("tests/client/test_sdk.py", "-k", "TestBadInput and argument"),
-    COOL: ("tests/worker/test_cycle.py", "-k", "lanes"),
+    SETTLE: ("tests/worker/test_cycle.py", "-k", "lanes"),
     ENDED: ("tests/worker/test_awaited.py",),
 }
 
@@ -96,9 +96,9 @@ MUTANTS = [
     Mutant(*BIND, "definition.decode(payload)", "pass", often=True),
     Mutant(*BIND, "RecursionError", "KeyError"),
     Mutant(*BIND, "TypeError", "KeyError"),
-    Mutant(*COOL, "given[number] < asked", "given[number] <= asked", often=True),
-    Mutant(*COOL, "given[number] < asked", "not given[number]"),
-    Mutant(*COOL, "room -= given[number]", "pass"),
+    Mutant(*SETTLE, "given[number] < asked", "given[number] <= asked", often=True),
+    Mutant(*SETTLE, "given[number] < asked", "not given[number]"),
+    Mutant(*SETTLE, "room -= given[number]", "pass"),
     Mutant(*ENDED, "if outcome.final", "if not outcome.final", often=True),
     Mutant(*ENDED, "self._marks.pop(mark, None) is not None", "True"),
 ]

@@ -67,10 +67,11 @@ def plain(outcome: Outcome, error: Exception) -> Outcome:
     end = outcome.end
     if end is End.SUCCEED:
         end = End.BURY if outcome.last else End.RETRY
-    return Outcome(
-        outcome.id,
-        outcome.fence,
-        end,
+    return msgspec.structs.replace(
+        outcome,
+        end=end,
+        result=None,
+        traceback=None,
         delay=max(outcome.delay, _PAUSE),
         reason="failed" if end in (End.RETRY, End.BURY) else _WORDS.get(end),
         error=f"the outcome could not be stored: {type(error).__name__}",
