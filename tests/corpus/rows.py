@@ -287,6 +287,3 @@ VOID = {
     "K78": ("dashboard enabled without session secret", "comes with the dashboard"),
     "K79": ("feature flag unknown", "there are no feature flags"),
 }
-
-# Given, and what it is given to is being made.
-AHEAD = frozenset({"A62", "A63", "L06", "L11", "L13", "L17", "L18", "L19", "L21", "L22", "L23"})

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from foliot import commands
 from foliot.cli.ask import ask
-from foliot.cli.options import DEFAULT_OPTIONS, Options
+from foliot.cli.options import DEFAULT_OPTIONS, OptionalWhole, Options
 from foliot.cli.output import print_json
 from foliot.cli.waiting import Wait
 from foliot.errors import InvalidValue
@@ -21,7 +21,7 @@ from foliot.model.job import Priority
 from foliot.options import Options as JobOptions
 from foliot.schema import read_payload
 from foliot.store.port import Store
-from foliot.units import read_duration
+from foliot.units import read_duration, show_size
 
 Switch = Annotated[bool, Parameter(negative="")]
 
@@ -39,7 +39,7 @@ def submit(
     idempotency_key: str | None = None,
     tags: str | None = None,
     timeout: str | None = None,
-    max_attempts: int | None = None,
+    max_attempts: OptionalWhole = None,
     expires: str | None = None,
     namespace: str | None = None,
     ordering_key: str | None = None,
@@ -106,7 +106,7 @@ def submit(
     }
     chosen: JobOptions = {name: value for name, value in given.items() if value is not None}  # type: ignore[assignment]  # the names are those of the keys
     largest = options.load().settings.limits.payload
-    arguments = _read(payload, fields)
+    arguments = _read(payload, fields, largest)
 
     async def run(store: Store) -> int:
         typed = await _typed(store, kind, fields) if fields else arguments
@@ -128,7 +128,7 @@ def _tell(id: JobId, options: Options) -> None:
         print(id)
 
 
-def _read(payload: str | None, fields: tuple[str, ...]) -> dict[str, Any]:
+def _read(payload: str | None, fields: tuple[str, ...], largest: int) -> dict[str, Any]:
     """The payload that was given as a whole. What is read from elsewhere is read once, and first."""
     if payload is None:
         return {}
@@ -138,14 +138,30 @@ def _read(payload: str | None, fields: tuple[str, ...]) -> dict[str, Any]:
             problem="cannot be given together with fields",
             example="foliot submit send_email to=ada@example.org",
         )
-    if payload == "-":
-        return read_payload(sys.stdin.buffer.read())
-    if not payload.startswith("@"):
+    if payload != "-" and not payload.startswith("@"):
         return read_payload(payload)
     try:
-        return read_payload(Path(payload[1:]).read_bytes())
+        raw = _read_stdin(largest + 1) if payload == "-" else _read_file(payload[1:], largest + 1)
     except OSError as error:
         raise InvalidValue("payload", payload, f"cannot be read: {error.strerror}") from None
+    if len(raw) > largest:
+        raise InvalidValue(
+            "payload", payload, f"has more bytes than limits.payload, {show_size(largest)}"
+        )
+    return read_payload(raw)
+
+
+def _read_file(path: str, most: int) -> bytes:
+    with Path(path).open("rb") as file:
+        return file.read(most)
+
+
+def _read_stdin(most: int) -> bytes:
+    if sys.stdin is None:
+        raise InvalidValue("payload", "-", "cannot be read: standard input is closed")
+    if sys.stdin.isatty():
+        print("reading the payload, one JSON object; end it with Ctrl-D", file=sys.stderr)
+    return sys.stdin.buffer.read(most)
 
 
 async def _typed(store: Store, kind: str, fields: tuple[str, ...]) -> dict[str, Any]:
