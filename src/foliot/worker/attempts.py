@@ -82,12 +82,14 @@ class Attempts:
 
     def start_on_loop(self, job: ClaimedJob, recipe: Recipe) -> None:
         running = self._begin(job, recipe)
-        self._watch_times(running)
+        if job.timeout is not None or recipe.soft_timeout is not None:
+            self._watch_times(running)
         running.task = self._loop.create_task(self._run_async(running))
 
     def start_in_thread(self, job: ClaimedJob, recipe: Recipe) -> None:
         running = self._begin(job, recipe)
-        self._watch_times(running)
+        if job.timeout is not None or recipe.soft_timeout is not None:
+            self._watch_times(running)
         self.threads.submit(running)
 
     def start_in_child(self, job: ClaimedJob, recipe: Recipe, free: list[ChildProcess]) -> None:
@@ -150,7 +152,7 @@ class Attempts:
 
     def _watch_times(self, running: Running) -> None:
         """Its timeouts count from here."""
-        job, soft = running.job, running.recipe.definition.soft_timeout
+        job, soft = running.job, running.recipe.soft_timeout
         if job.timeout is not None:
             running.current.begin()
             self._timeouts.watch(job.id, job.timeout, running)
@@ -162,7 +164,7 @@ class Attempts:
         CURRENT.set(running.current)
         try:
             called = running.recipe.invoke(running.current, running.job)
-            if running.recipe.definition.soft_timeout is not None:
+            if running.recipe.soft_timeout is not None:
                 called = running.soft = Interruptible(called)
             result = await called
             outcome = self._succeeded(running, result)
@@ -204,8 +206,8 @@ class Attempts:
             running.home.append(running.child)
         if job.timeout is not None:
             self._timeouts.forget(job.id, job.timeout)
-        if running.recipe.definition.soft_timeout is not None:
-            self._soft_timeouts.forget(job.id, running.recipe.definition.soft_timeout)
+        if running.recipe.soft_timeout is not None:
+            self._soft_timeouts.forget(job.id, running.recipe.soft_timeout)
         self._on_end(outcome)
 
     def _succeeded(self, running: Running, result: object) -> Outcome:

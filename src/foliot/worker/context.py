@@ -44,16 +44,16 @@ class CurrentJob:
     """The job that is running here. `cancelled` turns true when somebody asked for its end, `timed_out` when its soft
     timeout is over."""
 
-    __slots__ = ("_began", "_block", "_job", "_place", "cancelled", "lines", "timed_out")
+    # On the class: what most jobs never change costs none of them anything.
+    cancelled = False
+    timed_out = False
+    lines = 0  # log lines so far
+    _began = 0.0
+    _block: Block | None = None
 
     def __init__(self, job: ClaimedJob, place: Place) -> None:
         self._job = job
         self._place = place
-        self._began = 0.0
-        self._block: Block | None = None
-        self.lines = 0  # log lines so far
-        self.cancelled = False
-        self.timed_out = False
 
     @property
     def id(self) -> JobId:

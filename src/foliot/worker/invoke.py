@@ -41,22 +41,32 @@ class Recipe(msgspec.Struct, frozen=True):
 
     definition: JobDefinition
     invoke: Invoke
+    soft_timeout: float | None = None
 
 
 def recipes(registry: Registry) -> dict[str, Recipe]:
     around = registry.hooks.middleware
-    return {one.kind: Recipe(one, invoker(one, around)) for one in registry}
+    return {one.kind: Recipe(one, invoker(one, around), one.soft_timeout) for one in registry}
 
 
 def invoker(definition: JobDefinition, middleware: list[Callable[..., Any]]) -> Invoke:
-    fit, call = fitter(definition), caller(definition)
     mine = [one for one in middleware if inspect.iscoroutinefunction(one) is definition.is_async]
     if not mine:
-        return lambda _, job: call(fit(job))
+        return _plain(definition)
+    fit, call = fitter(definition), caller(definition)
     inner: _Inner = lambda _, arguments: call(arguments)  # noqa: E731 - the innermost of several alike
     for one in reversed(mine):
         inner = _around(one, inner)
     return lambda current, job: inner(current, fit(job))
+
+
+def _plain(definition: JobDefinition) -> Invoke:
+    """Without middleware, as few calls as can be: most jobs pay for nothing else."""
+    fit, function, astuple = fitter(definition), definition.function, msgspec.structs.astuple
+    if definition.keyword_only:
+        call = caller(definition)
+        return lambda _, job: call(fit(job))
+    return lambda _, job: function(*astuple(fit(job)))
 
 
 def fitter(definition: JobDefinition) -> Callable[[ClaimedJob], Any]:

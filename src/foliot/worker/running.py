@@ -12,32 +12,20 @@ from foliot.worker.invoke import Interruptible, Recipe
 
 
 class Running:
-    __slots__ = (
-        "begun",
-        "called",
-        "child",
-        "current",
-        "home",
-        "job",
-        "recipe",
-        "soft",
-        "stop_reason",
-        "stopped_at",
-        "task",
-    )
+    # On the class: what most attempts never change costs none of them anything.
+    task: asyncio.Task[None] | None = None  # None: in a thread
+    soft: Interruptible | None = None
+    child: ChildProcess | None = None
+    home: list[ChildProcess] | None = None  # where the child goes afterwards
+    called = False  # of a child: whether it has been given the job
+    begun = False  # of a task: whether it has come to its first line
+    stop_reason: BaseException | None = None
+    stopped_at = 0.0
 
     def __init__(self, job: ClaimedJob, recipe: Recipe, place: Place) -> None:
         self.job = job
         self.recipe = recipe
         self.current = CurrentJob(job, place)
-        self.task: asyncio.Task[None] | None = None  # None: in a thread
-        self.soft: Interruptible | None = None
-        self.child: ChildProcess | None = None
-        self.home: list[ChildProcess] | None = None  # where the child goes afterwards
-        self.called = False  # of a child: whether it has been given the job
-        self.begun = False  # of a task: whether it has come to its first line
-        self.stop_reason: BaseException | None = None
-        self.stopped_at = 0.0
 
     @property
     def definition(self) -> JobDefinition:
