@@ -156,6 +156,23 @@ def test_of_a_key_that_is_taken_the_job_that_has_it_is_returned(caller: Caller, 
     assert exists(mine)
 
 
+@pytest.mark.parametrize("commits", [True, False])
+def test_keys_that_replace_and_idempotency_keys_go_with_the_transaction(
+    caller: Caller, job: Job, commits: bool
+) -> None:
+    waiting = job.options(key="k", delay=60).submit(1)
+    assert caller.submit(job.options(key="k", key_mode="debounce", delay=99), 3).id == waiting.id
+    once = caller.submit(job.options(idempotency_key="i"), 4)
+    assert caller.submit(job.options(idempotency_key="i"), 4).id == once.id
+    if commits:
+        caller.commit()
+    else:
+        caller.rollback()
+    assert waiting.job().payload == (b'{"number":3}' if commits else b'{"number":1}')
+    assert exists(once) is commits
+    assert (job.options(idempotency_key="i").submit(4).id == once.id) is commits
+
+
 def test_many_at_once_are_one_with_the_transaction(caller: Caller, job: Job) -> None:
     app = app_of(job)
     calls = [job.prepare(number) for number in range(1500)]

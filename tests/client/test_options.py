@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from foliot import Exponential, Fixed, Foliot, JobState
+from foliot import Exponential, Fixed, Foliot, JobState, current_job
 from foliot.errors import InvalidValue, NotChangeable
 from foliot.model.lane import lane_of
 
@@ -277,3 +277,16 @@ def test_an_idempotency_key_stands_for_one_submission(
         once.submit(6)
     many = app.submit_many([once.prepare(5), charge.prepare(1), once.prepare(5)])
     assert many[0].id == many[2].id == first.id
+
+
+def test_a_submission_may_have_a_retry_policy_of_its_own(
+    app: Foliot, start_worker: StartWorker
+) -> None:
+    @app.job(retry=Fixed(3600))
+    def unsteady() -> int:
+        if current_job().attempt < 3:
+            raise ConnectionError
+        return current_job().attempt
+
+    start_worker()
+    assert unsteady.options(retry=Fixed(0)).submit().result(timeout=20) == 3

@@ -18,6 +18,7 @@ from foliot.ids import Ids, JobId, SessionId
 from foliot.model.job import ClaimedJob, NewJob
 from foliot.store.postgres import jobs as postgres_jobs
 from foliot.store.postgres import sessions as postgres_sessions
+from foliot.store.postgres import submit as postgres_submit
 from foliot.store.postgres import upkeep as postgres_upkeep
 from foliot.store.postgres.connection import Connections, Line, Rows, Step
 from foliot.store.sql import parse_statement
@@ -26,13 +27,21 @@ from foliot.store.sqlite import connection as sqlite_connection
 from foliot.store.sqlite import jobs as sqlite_jobs
 from foliot.store.sqlite import outcomes as sqlite_outcomes
 from foliot.store.sqlite import sessions as sqlite_sessions
+from foliot.store.sqlite import submit as sqlite_submit
 from foliot.store.sqlite import upkeep as sqlite_upkeep
 from foliot.store.sqlite.file import begin
 from machine.scenarios import Scenario
 
 _MODULES: Final = {
-    "postgres": (postgres_jobs, postgres_sessions, postgres_upkeep),
-    "sqlite": (sqlite_jobs, sqlite_claim, sqlite_outcomes, sqlite_sessions, sqlite_upkeep),
+    "postgres": (postgres_jobs, postgres_submit, postgres_sessions, postgres_upkeep),
+    "sqlite": (
+        sqlite_jobs,
+        sqlite_submit,
+        sqlite_claim,
+        sqlite_outcomes,
+        sqlite_sessions,
+        sqlite_upkeep,
+    ),
 }
 Edit = tuple[str, str, str]  # statement, a piece of its text, what stands there instead
 Change = Callable[[pytest.MonkeyPatch], None]
