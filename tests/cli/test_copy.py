@@ -28,6 +28,8 @@ def test_a_store_moves_from_sqlite_to_postgres_and_back(
     [queue] = moved("queues", "list", "--json").json["queues"]
     assert (queue["ready"], queue["note"]) == (1200, "moving")
     assert partition_of(first, 4) < 4
+    assert moved("top", "--json").json["states"]["ready"] == 1200
+    assert moved("doctor").code == 1  # a server for tests is not durable
     job = moved.ask(lambda store: store.jobs.get(JobId(first)))
     assert job == shell.ask(lambda store: store.jobs.get(JobId(first)))
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cli.conftest import Shell
+from foliot.model.lane import Strategy
+from foliot.store.port import Store
 
 
 def test_queues_are_listed_with_what_waits_in_them(shell: Shell) -> None:
@@ -13,13 +15,29 @@ def test_queues_are_listed_with_what_waits_in_them(shell: Shell) -> None:
     answer = shell("queues", "list")
     assert answer.code == 0
     header, mail, reports = answer.out.splitlines()
-    assert header.split()[:5] == ["queue", "ready", "running", "scheduled", "held"]
-    assert mail.split()[:5] == ["mail", "3", "0", "0", "0"]
-    assert reports.split()[:5] == ["reports", "0", "0", "2", "0"]
+    assert header.split()[:6] == ["queue", "order", "ready", "running", "scheduled", "held"]
+    assert mail.split()[:6] == ["mail", "priority", "3", "0", "0", "0"]
+    assert reports.split()[:6] == ["reports", "priority", "0", "0", "2", "0"]
     told = {queue["name"]: queue for queue in shell("queues", "list", "--json").json["queues"]}
     assert told["mail"]["ready"] == 3
     assert 0 <= told["mail"]["oldest_ready"] < 60
     assert told["reports"]["scheduled"] == 2
+
+
+def test_the_order_of_a_queue_is_listed_with_what_belongs_to_it(shell: Shell) -> None:
+    async def configure(store: Store) -> None:
+        await store.queues.configure("old", strategy=Strategy.AGED, aging=90)
+        await store.queues.configure("fair", strategy=Strategy.ROUND_ROBIN, weights={"vip": 3.0})
+
+    shell.ask(configure)
+    fair, old = shell("queues", "list").out.splitlines()[1:]
+    assert fair.startswith("fair   round_robin, vip=3  0")
+    assert old.startswith("old    aged, 1m30s a step  0")
+    told = shell("queues", "list", "--json").json["queues"]
+    assert [(queue["strategy"], queue["aging"]) for queue in told] == [
+        ("round_robin", 60.0),
+        ("aged", 90.0),
+    ]
 
 
 def test_a_paused_queue_says_since_when_by_whom_and_why(shell: Shell) -> None:

@@ -12,9 +12,11 @@ from foliot.cli.output import ago
 from foliot.cli.sections import Column, Section, render, share
 from foliot.glance import Glance, Rates
 from foliot.model.job import JobState, Progress
+from foliot.model.lane import Strategy
 from foliot.model.overview import QueueLoad
 from foliot.model.session import Session
 from foliot.store.queueing import Queue
+from foliot.units import show_duration
 
 _BAR: Final = 10
 _STYLES: Final = {
@@ -140,14 +142,25 @@ def _queue(load: QueueLoad, queue: Queue | None, glance: Glance) -> tuple[str, .
         for state in (JobState.READY, JobState.RUNNING, JobState.SCHEDULED, JobState.HELD)
     )
     oldest = "-" if load.oldest_ready is None else ago(load.oldest_ready)
-    return (load.queue, *counts, oldest, describe_queue(queue))
+    return (load.queue, *counts, oldest, _describe(queue))
 
 
-def describe_queue(queue: Queue | None) -> str:
+def describe_order(queue: Queue) -> str:
+    """Its strategy, with what belongs to it."""
+    name = queue.strategy.name.lower()
+    if queue.strategy is Strategy.AGED:
+        return f"{name}, {show_duration(queue.aging)} a step"
+    weights = ", ".join(f"{key}={weight:g}" for key, weight in sorted(queue.weights.items()))
+    return f"{name}, {weights}" if weights and queue.strategy is Strategy.ROUND_ROBIN else name
+
+
+def _describe(queue: Queue | None) -> str:
     """What is out of the ordinary with it."""
-    if queue is None or queue.paused_at is None:
+    if queue is None:
         return ""
-    words = ["paused", f"by {queue.paused_by}" if queue.paused_by else "", queue.note or ""]
+    words = [] if queue.strategy is Strategy.PRIORITY else [describe_order(queue)]
+    if queue.paused_at is not None:
+        words += ["paused", f"by {queue.paused_by}" if queue.paused_by else "", queue.note or ""]
     return " ".join(word for word in words if word)
 
 

@@ -10,6 +10,7 @@ import msgspec
 from foliot.author import Author
 from foliot.checks import check_name
 from foliot.cli.ask import ask
+from foliot.cli.frame import describe_order
 from foliot.cli.options import DEFAULT_OPTIONS, Options
 from foliot.cli.output import ago, print_json, print_table
 from foliot.ids import Ids
@@ -47,7 +48,7 @@ def list_queues(*, options: Options = DEFAULT_OPTIONS) -> None:
         )
         return
     print_table(
-        ("queue", "ready", "running", "scheduled", "held", "oldest ready", "paused"),
+        ("queue", "order", "ready", "running", "scheduled", "held", "oldest ready", "paused"),
         [_row(name, known.get(name), counted.get(name), loads) for name in names],
     )
 
@@ -119,9 +120,10 @@ def _report(options: Options, name: str, queue: Queue | None, words: str) -> Non
 
 
 def _settings(queue: Queue | None) -> dict[str, object]:
-    told: dict[str, object] = msgspec.to_builtins(queue or Queue("", None, None, None))
+    known = queue or Queue("", None, None, None)
+    told: dict[str, object] = msgspec.to_builtins(known)
     told.pop("name")
-    return told
+    return told | {"strategy": known.strategy.name.lower()}
 
 
 def _counts(load: QueueLoad | None) -> dict[str, object]:
@@ -139,7 +141,8 @@ def _row(name: str, queue: Queue | None, load: QueueLoad | None, loads: Loads) -
         for state in _COUNTED
     ]
     oldest = "-" if load.oldest_ready is None else ago(load.oldest_ready)
-    return (name, *counts, oldest, _paused(queue))
+    order = describe_order(queue or Queue(name, None, None, None))
+    return (name, order, *counts, oldest, _paused(queue))
 
 
 def _paused(queue: Queue | None) -> str:

@@ -33,6 +33,7 @@ def up(
     concurrency: str | None = None,
     threads: str | None = None,
     queues: str | None = None,
+    capabilities: str | None = None,
     grace: str | None = None,
     child: Annotated[bool, Parameter(show=False, negative="")] = False,
     parent: Annotated[int | None, Parameter(show=False)] = None,
@@ -52,6 +53,8 @@ def up(
         Threads for sync functions.
     queues
         Queues to take from, separated by commas; none named means all.
+    capabilities
+        What it can do that some jobs require, for example gpu,region:eu.
     grace
         Time that running jobs get to finish when it stops or starts again, for example 2s.
     """
@@ -59,6 +62,7 @@ def up(
         "worker.concurrency": concurrency,
         "worker.threads": threads,
         "worker.queues": queues,
+        "worker.capabilities": capabilities,
         "worker.grace": grace,
     }
     settings = options.load(flags).settings
