@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final, get_args
 
 from foliot.errors import LONGEST_WAIT, InvalidValue
 from foliot.model.job import KeyMode
+from foliot.model.lane import Strategy
+from foliot.model.queue import QueueOptions
 from foliot.model.retry import Exponential, Fixed, StoredRetry
 from foliot.setting import NAME
 from foliot.units import read_size
 
 _MOST_NAMES: Final = 32
+_MOST_WEIGHTS: Final = 1000
 _MONTHS: Final = 366 * 86_400.0
 _LEAST_MEMORY: Final = 1 << 24
 _MOST_MEMORY: Final = 1 << 50
@@ -190,4 +193,41 @@ def check_errors(given: object) -> tuple[type[BaseException], ...]:
             return found
     raise InvalidValue(
         "no_retry", given, "holds something that is no exception", example="no_retry=(ValueError,)"
+    )
+
+
+def check_strategy(value: object) -> Strategy:
+    if isinstance(value, Strategy):
+        return value
+    names = [strategy.name.lower() for strategy in Strategy]
+    if not isinstance(value, str) or value not in names:
+        problem = f"is not one of {', '.join(names)}"
+        raise InvalidValue("strategy", value, problem, example='strategy="round_robin"')
+    return Strategy[value.upper()]
+
+
+def check_weights(value: object) -> dict[str, float]:
+    example = 'weights={"vip": 3}'
+    if not isinstance(value, Mapping):
+        raise InvalidValue("weights", value, "is not a mapping of fair keys", example=example)
+    if len(value) > _MOST_WEIGHTS:
+        raise InvalidValue("weights", problem=f"has more than {_MOST_WEIGHTS} keys")
+    named = check_text("weights", "vip")
+    for weight in value.values():
+        number = isinstance(weight, int | float) and not isinstance(weight, bool)
+        if not number or not 0.001 <= weight <= 1000:
+            problem = "has a weight that is not a number from 0.001 to 1000"
+            raise InvalidValue("weights", dict(value), problem, example=example)
+    return {named(key): float(weight) for key, weight in value.items()}
+
+
+def check_queue_options(
+    strategy: object = None, aging: object = None, weights: object = None
+) -> QueueOptions:
+    return QueueOptions(
+        None if strategy is None else check_strategy(strategy),
+        None
+        if aging is None
+        else check_seconds("aging", aging, least=0, most=366 * 86400, example="aging=60"),
+        None if weights is None else check_weights(weights),
     )

@@ -11,6 +11,7 @@ import msgspec
 
 from foliot.author import Author
 from foliot.bulk import refusals, wake_cancelled, wake_retried
+from foliot.checks import check_name, check_queue_options
 from foliot.errors import FoliotError, InvalidValue, NotChangeable, NotDead, UnknownJob, UnknownKind
 from foliot.explain import MOST_AHEAD, Explanation, Facts
 from foliot.explain import explain as explain_facts
@@ -19,7 +20,9 @@ from foliot.ids import Ids, JobId, is_job_id, mark_of, partition_of, partition_o
 from foliot.model.definition import JobDefinition, StoredDefinition
 from foliot.model.job import Job, JobState, NewJob
 from foliot.model.key import idempotency_key_of
+from foliot.model.lane import Lane, Strategy
 from foliot.model.note import LogLine
+from foliot.model.queue import QueueOptions
 from foliot.model.session import Session
 from foliot.options import (
     NO_CHOICES,
@@ -125,6 +128,64 @@ async def announce(store: Store, definitions: Iterable[JobDefinition]) -> None:
 async def definitions(store: Store) -> list[StoredDefinition]:
     """All kinds that apps have announced, each with its signature and the schema of its payload."""
     return await store.definitions.all()
+
+
+async def configure_queue(
+    store: Store,
+    name: str,
+    *,
+    strategy: str | Strategy | None = None,
+    aging: float | None = None,
+    weights: Mapping[str, float] | None = None,
+    by: str | None = None,
+) -> bool:
+    """In which order the jobs of a queue run that are submitted from now on. Whether it changed anything."""
+    check_name("queue", name, example='"mail"')
+    options = check_queue_options(strategy, aging, weights)
+    return await apply_queues(store, {name: options}, by=by)
+
+
+async def apply_queues(
+    store: Store, queues: Mapping[str, QueueOptions], *, by: str | None = None
+) -> bool:
+    """As an app's code says it; what it does not say stays. Whether it changed anything."""
+    changed = False
+    for name, chosen in sorted(queues.items()):
+        changed |= await store.queues.configure(
+            name, strategy=chosen.strategy, aging=chosen.aging, weights=chosen.weights, by=by
+        )
+    return changed
+
+
+async def pause_queue(
+    store: Store, name: str, *, by: str | None = None, note: str | None = None
+) -> None:
+    """When this returns nothing is taken from the queue; what runs goes on."""
+    check_name("queue", name, example='"mail"')
+    await store.queues.pause(name, by=by, note=note)
+
+
+async def resume_queue(store: Store, name: str, *, by: str | None = None) -> None:
+    check_name("queue", name, example='"mail"')
+    await store.queues.resume(name, by=by)
+    store.wake(Wake(due=True))
+
+
+async def unserved_lanes(store: Store) -> list[Lane]:
+    """Lanes with ready jobs that no live worker can take: nobody serves the queue, or has the capabilities."""
+    ready = {lane for _, lane in (await store.jobs.peek()).ready}
+    workers = [one for one in await store.sessions.all() if one.live and one.kinds]
+    return sorted(
+        (
+            lane
+            for lane in ready
+            if not any(
+                lane.served_by(frozenset(one.queues), frozenset(one.capabilities))
+                for one in workers
+            )
+        ),
+        key=lambda lane: (lane.queue, lane.requires, lane.number),
+    )
 
 
 async def cancel(store: Store, id: str) -> JobState:

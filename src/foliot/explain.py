@@ -229,6 +229,7 @@ def _time(time: datetime) -> str:
 
 _HOLDS: Final[dict[str, Callable[[Facts], _Answer]]] = {
     "admission": _held_for_admission,
+    "turn": _held_for_admission,
     "order": _held_for_order,
     "unknown_kind": _held_for_kind,
     "unfitting_payload": _held_for_payload,

@@ -90,6 +90,7 @@ class Life:
         )
         if self._role.registry is not None:
             await commands.announce(self._store, self._role.registry)
+            await commands.apply_queues(self._store, self._role.registry.queues, by="code")
         asked = self._clock.monotonic()
         await self._store.sessions.open(session, lease=own.lease)
         self._start_beating(asked)

@@ -27,6 +27,7 @@ from foliot.checks import (
 )
 from foliot.errors import InvalidValue, UnknownKind
 from foliot.model.definition import JobDefinition
+from foliot.model.queue import QueueOptions
 from foliot.model.retry import Exponential, Fixed, RetryPolicy
 from foliot.payload import check_json
 
@@ -51,6 +52,7 @@ class Registry:
     def __init__(self) -> None:
         self._definitions: dict[str, JobDefinition] = {}
         self.hooks = Hooks()
+        self.queues: dict[str, QueueOptions] = {}
 
     def add(self, definition: JobDefinition) -> None:
         known = self._definitions.get(definition.kind)

@@ -51,6 +51,7 @@ COMMANDS = {
     "workers drain": ("foliot.cli.workers:drain", "Ask workers to finish and end."),
     "top": ("foliot.cli.top:top", "Watch queues, workers, running jobs and failures."),
     "queues list": ("foliot.cli.queues:list_queues", "List the queues and what waits in them."),
+    "queues configure": ("foliot.cli.queues:configure", "Say in which order a queue's jobs run."),
     "queues pause": ("foliot.cli.queues:pause", "Stop taking jobs from a queue."),
     "queues resume": ("foliot.cli.queues:resume", "Take jobs from a paused queue again."),
     "db init": ("foliot.cli.db:init", "Create the tables."),

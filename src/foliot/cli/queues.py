@@ -13,11 +13,14 @@ from foliot.cli.ask import ask
 from foliot.cli.frame import describe_order
 from foliot.cli.options import DEFAULT_OPTIONS, Options
 from foliot.cli.output import ago, print_json, print_table
+from foliot.commands import configure_queue
+from foliot.errors import InvalidValue
 from foliot.ids import Ids
 from foliot.model.job import JobState
 from foliot.model.overview import Loads, QueueLoad
 from foliot.store.port import Store
 from foliot.store.queueing import Queue
+from foliot.units import read_duration
 
 _CAP: Final = 1_000_000
 _COUNTED: Final = (JobState.READY, JobState.RUNNING, JobState.SCHEDULED, JobState.HELD)
@@ -51,6 +54,66 @@ def list_queues(*, options: Options = DEFAULT_OPTIONS) -> None:
         ("queue", "order", "ready", "running", "scheduled", "held", "oldest ready", "paused"),
         [_row(name, known.get(name), counted.get(name), loads) for name in names],
     )
+
+
+def configure(
+    queue: str,
+    *,
+    strategy: str | None = None,
+    aging: str | None = None,
+    weights: str | None = None,
+    by: str | None = None,
+    options: Options = DEFAULT_OPTIONS,
+) -> None:
+    """Say in which order the jobs of a queue run. What is there already keeps its order.
+
+    Parameters
+    ----------
+    queue
+        Its name.
+    strategy
+        One of priority, fifo, aged, round_robin.
+    aging
+        For aged: the time that one step of priority is worth, for example 60s.
+    weights
+        For round_robin: fair keys and their weights, for example vip=3,bulk=0.5; others have weight 1.
+    by
+        Who says so; else user@host.
+    """
+    author = Author(Ids(), by)
+
+    async def run(store: Store) -> tuple[bool, Queue | None]:
+        changed = await configure_queue(
+            store,
+            queue,
+            strategy=strategy,
+            aging=None if aging is None else _read_aging(aging),
+            weights=None if weights is None else _read_weights(weights),
+            by=author.name,
+        )
+        if changed:
+            said = {"strategy": strategy, "aging": aging, "weights": weights}
+            await store.audit.write([author.deed("configure", queue, **said)])
+        return changed, await _find(store, queue)
+
+    changed, found = ask(options, run)
+    _report(options, queue, found, f"configured {queue}" if changed else f"{queue} is as it was")
+
+
+def _read_aging(given: str) -> float:
+    try:
+        return read_duration(given)
+    except ValueError as error:
+        raise InvalidValue("aging", given, str(error), example="--aging 60s") from None
+
+
+def _read_weights(given: str) -> dict[str, float]:
+    try:
+        pairs = [part.rpartition("=") for part in given.split(",") if part.strip()]
+        return {key.strip(): float(weight) for key, _, weight in pairs}
+    except ValueError:
+        problem = "is not a list of keys and weights"
+        raise InvalidValue("weights", given, problem, example="--weights vip=3") from None
 
 
 def pause(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from types import ModuleType
 from typing import Any, Self, TypeVar
 
 from foliot.by_hand import LIMIT
+from foliot.checks import check_name, check_queue_options
 from foliot.client.connections.lending import Lending
 from foliot.client.definer import Definer
 from foliot.client.function import JobFunction, Prepared
@@ -18,7 +19,7 @@ from foliot.client.inline import InlinePortal
 from foliot.client.jobs import Jobs
 from foliot.client.portal import Portal
 from foliot.clock import Clock, SystemClock
-from foliot.commands import check_id
+from foliot.commands import apply_queues, check_id
 from foliot.config import Settings, load
 from foliot.errors import FoliotError, InvalidValue
 from foliot.ids import Ids, JobId
@@ -30,6 +31,7 @@ from foliot.options import fill
 from foliot.registry import Registry, check_hook
 from foliot.search import count_jobs, list_jobs
 from foliot.serve import embed, serve
+from foliot.store.port import Store
 from foliot.target import importing, place_of_app, running_script
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -59,6 +61,7 @@ class Foliot(Definer):
             if inline
             else Portal(settings, clock=clock, ids=ids)
         )
+        self._home.on_open = self._configure_queues
         self._portal = self._home  # another one while the app is moved
         self._lending = Lending(self._home)
         self.include(*include)
@@ -93,6 +96,19 @@ class Foliot(Definer):
     def autodiscover(self, package: str, *, module: str = "jobs") -> None:
         """Take in the jobs of all modules of this name in a package and the packages within it, when needed."""
         self._includes.discover(package, module)
+
+    def queue(
+        self,
+        name: str,
+        *,
+        strategy: str | None = None,
+        aging: float | None = None,
+        weights: Mapping[str, float] | None = None,
+    ) -> None:
+        """In which order the jobs of a queue run: `app.queue("mail", strategy="round_robin", weights={"vip": 3})`.
+        Stored before the app's first submission, and when its workers start; what is not said stays as it is."""
+        check_name("queue", name, example='app.queue("mail", strategy="fifo")')
+        self._registry.queues[name] = check_queue_options(strategy, aging, weights)
 
     def on_startup(self, function: F) -> F:
         """`@app.on_startup`: call it once in each process that runs jobs, before the first. It may take the process's
@@ -305,3 +321,6 @@ class Foliot(Definer):
             )
             for id, call in zip(ids, calls, strict=True)
         ]
+
+    async def _configure_queues(self, store: Store) -> None:
+        await apply_queues(store, self._registry.queues, by="code")

@@ -11,7 +11,7 @@ import asyncio
 import os
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
@@ -37,6 +37,7 @@ class Portal:
     """Opened by its first use; `close` ends its thread and its connections, and whoever still waits is told."""
 
     by_hand = False  # whether jobs run only when somebody in this process says so
+    on_open: Callable[[Store], Awaitable[object]] | None = None  # before the store is used
 
     def __init__(self, settings: Settings, *, clock: Clock, ids: Ids) -> None:
         self._settings = settings
@@ -105,10 +106,18 @@ class Portal:
                 self._opening = asyncio.Lock()
             async with self._opening:
                 if self._store is None:
-                    self._store = await open_store(
-                        self._settings.store, clock=self._clock, ids=self._ids
-                    )
+                    self._store = await self._open_store()
         return self._store
+
+    async def _open_store(self) -> Store:
+        store = await open_store(self._settings.store, clock=self._clock, ids=self._ids)
+        try:
+            if self.on_open is not None:
+                await self.on_open(store)
+        except BaseException:
+            await store.close()
+            raise
+        return store
 
     async def wait(self, id: JobId, timeout: float | None) -> Job:
         """The job, when it has ended; on the portal's loop. Everybody's waiting is done together."""
