@@ -161,7 +161,7 @@ def resume(queue: str, *, by: str | None = None, options: Options = DEFAULT_OPTI
 
     async def run(store: Store) -> tuple[bool, Queue | None]:
         before = await _find(store, name)
-        await store.queues.resume(name)
+        await store.queues.resume(name, by=author.name)
         await store.audit.write([author.deed("resume", name)])
         return before is not None and before.paused_at is not None, await _find(store, name)
 
