@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import signal
 import subprocess
 import sys
@@ -18,8 +17,6 @@ from corpus.conftest import Foliot_
 from corpus.rows import row
 from foliot import Foliot, JobState, current_job
 from foliot.errors import InvalidValue
-
-log = logging.getLogger("corpus")
 
 
 @pytest.fixture
@@ -42,8 +39,8 @@ def run(app: Foliot) -> Callable[..., Any]:
 @row("P57", "P58")
 def test_a_log_line_is_cut_and_made_fit(run: Callable[..., Any], foliot: Foliot_) -> None:
     def talk() -> None:
-        log.warning("x" * 10_000_000)
-        log.warning("\udcff and \0")
+        current_job().log("x" * 10_000_000)
+        current_job().log("\udcff and \0")
 
     handle = run(talk)
     first, second = handle.logs()
@@ -56,7 +53,7 @@ def test_a_log_line_is_cut_and_made_fit(run: Callable[..., Any], foliot: Foliot_
 def test_of_too_many_log_lines_the_first_are_kept_and_it_is_said(run: Callable[..., Any]) -> None:
     def chatter() -> None:
         for number in range(20_000):
-            log.warning("line %d", number)
+            current_job().log(f"line {number}")
 
     lines = run(chatter).logs()
     assert len(lines) <= 1001
