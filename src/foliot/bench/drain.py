@@ -14,17 +14,18 @@ from typing import Any, Literal
 import msgspec
 
 from foliot.bench.floor import Floor, Shape, open_floor
-from foliot.bench.jobs import count_async, count_process, count_sync
+from foliot.bench.jobs import count_async, count_process, count_sync, count_transaction
 from foliot.bench.report import Spread, surroundings, worker_settings
 from foliot.bench.stage import PAYLOAD, Say, Stage, at_url, open_stage
 from foliot.client.function import JobFunction
 from foliot.config import Settings
 
-Kind = Literal["async", "sync", "process"]
+Kind = Literal["async", "sync", "process", "transaction"]
 FUNCTIONS: dict[Kind, JobFunction[..., Any, Any]] = {
     "async": count_async,
     "sync": count_sync,
     "process": count_process,
+    "transaction": count_transaction,
 }
 
 

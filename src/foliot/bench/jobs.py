@@ -11,6 +11,7 @@ import msgspec
 
 from foliot.bench.sheet import calls, moments
 from foliot.client.app import Foliot
+from foliot.worker.context import current_job
 
 QUEUE = "bench"
 KINDS = "bench."  # how the kinds of all jobs of the bench begin
@@ -41,6 +42,14 @@ def count_sync(n: int, sheet: str, filler: str = "") -> None:  # noqa: ARG001
 @app.job(kind="bench.process", queue=QUEUE, max_attempts=1, executor="process")
 def count_process(n: int, sheet: str, filler: str = "") -> None:  # noqa: ARG001
     """The same, in a child process."""
+    calls(sheet)[n] += 1
+
+
+@app.job(kind="bench.transaction", queue=QUEUE, max_attempts=1)
+async def count_transaction(n: int, sheet: str, filler: str = "") -> None:  # noqa: ARG001
+    """The same, in a transaction of its own that ends it."""
+    async with current_job().transaction() as tx:
+        await tx.execute("SELECT 1")
     calls(sheet)[n] += 1
 
 

@@ -21,7 +21,7 @@ Switch = Annotated[bool, Parameter(negative="")]
 def drain(
     *,
     jobs: Whole = 200_000,
-    kind: Literal["async", "sync", "process"] = "async",
+    kind: Literal["async", "sync", "process", "transaction"] = "async",
     processes: str = "2",
     concurrency: str | None = None,
     threads: str | None = None,
@@ -38,7 +38,7 @@ def drain(
     jobs
         How many jobs are in the queue.
     kind
-        Async functions, sync ones in threads, or functions in child processes.
+        Async functions, sync ones in threads, functions in child processes, or async ones in transactions of their own.
     processes
         How many worker processes to run.
     concurrency
