@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 from cli.conftest import Shell
-from foliot.model.lane import Strategy
-from foliot.store.port import Store
 
 
 def test_queues_are_listed_with_what_waits_in_them(shell: Shell) -> None:
@@ -25,14 +23,14 @@ def test_queues_are_listed_with_what_waits_in_them(shell: Shell) -> None:
 
 
 def test_the_order_of_a_queue_is_listed_with_what_belongs_to_it(shell: Shell) -> None:
-    async def configure(store: Store) -> None:
-        await store.queues.configure("old", strategy=Strategy.AGED, aging=90)
-        await store.queues.configure("fair", strategy=Strategy.ROUND_ROBIN, weights={"vip": 3.0})
-
-    shell.ask(configure)
-    fair, old = shell("queues", "list").out.splitlines()[1:]
-    assert fair.startswith("fair   round_robin, vip=3  0")
-    assert old.startswith("old    aged, 1m30s a step  0")
+    aged = ("queues", "configure", "old", "--strategy", "aged", "--aging", "90s")
+    assert shell(*aged).out == "configured old\n"
+    assert shell(*aged).out == "old is as it was\n"
+    fair = shell("queues", "configure", "fair", "--strategy", "round_robin", "--weights", "vip=3")
+    assert fair.code == 0
+    first, second = shell("queues", "list").out.splitlines()[1:]
+    assert first.startswith("fair   round_robin, vip=3  0")
+    assert second.startswith("old    aged, 1m30s a step  0")
     told = shell("queues", "list", "--json").json["queues"]
     assert [(queue["strategy"], queue["aging"]) for queue in told] == [
         ("round_robin", 60.0),
@@ -64,6 +62,15 @@ def test_who_pauses_is_user_and_host_unless_said_otherwise(shell: Shell) -> None
 def test_resuming_what_was_not_paused_is_told_and_no_error(shell: Shell) -> None:
     answer = shell("queues", "resume", "mail")
     assert (answer.code, answer.err) == (0, "mail was not paused\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--strategy", "random"], ["--aging", "soon"], ["--weights", "vip"], ["--weights", "vip=-1"]],
+)
+def test_an_order_that_there_is_not_is_refused(shell: Shell, arguments: list[str]) -> None:
+    assert shell("queues", "configure", "mail", *arguments).code == 2
+    assert shell("queues", "list", "--json").json["queues"] == []
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume"])
