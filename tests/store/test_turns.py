@@ -217,25 +217,26 @@ async def test_two_who_give_turns_at_once_give_each_place_once(world: World) -> 
     assert keys == dict.fromkeys("abcde", 10)
 
 
+@pytest.mark.parametrize("place", ["sqlite-1", "postgres-1"], indirect=True)
 async def test_no_light_key_waits_for_more_than_two_rounds(world: World) -> None:
-    """One key with many jobs, submitted first, and many keys with ten. Claims of different sizes."""
+    """One key with 100,000 jobs, submitted and given its turns first, and 999 keys with ten."""
     session = await world.open_session(lease=1e6)
     await _round_robin(world)
-    heavy, light, each = 2000, 99, 10
-    await _fair(world, "heavy", heavy)
+    for _ in range(100):
+        await _fair(world, "heavy", 1000)
     await world.look()
     await world.claim(session, 300)
+    light, each = 999, 10
     for key in range(light):
         await _fair(world, f"light{key}", each)
     await world.look()
     served: Counter[str] = Counter()
     position = 0
-    while jobs := await world.claim(session, 37):
-        for job in jobs:
+    while served.total() - served["heavy"] < light * each:
+        for job in await world.claim(session, 500):
             name = job.facts.fair_key or ""
             served[name] += 1
             position += 1
             if name != "heavy":
                 assert position <= (served[name] + 1) * (light + 1)
-    assert served["heavy"] == heavy - 300
-    assert sum(served.values()) == heavy - 300 + light * each
+    assert served["heavy"] <= each + 1

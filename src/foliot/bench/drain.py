@@ -16,7 +16,7 @@ import msgspec
 from foliot.bench.floor import Floor, Shape, open_floor
 from foliot.bench.jobs import count_async, count_process, count_sync, count_transaction
 from foliot.bench.report import Spread, surroundings, worker_settings
-from foliot.bench.stage import PAYLOAD, Say, Stage, at_url, open_stage
+from foliot.bench.stage import PAYLOAD, Choose, Say, Stage, at_url, open_stage
 from foliot.client.function import JobFunction
 from foliot.config import Settings
 
@@ -35,12 +35,18 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     runs: int = 5
     floor: bool = False
     backdrop: int = 0
+    ordering_keys: int = 0
+    fair_keys: int = 0
     force: bool = False
 
 
 def drain(settings: Settings, plan: Plan, say: Say) -> dict[str, object]:
     """All runs, interleaved: the floor's, the workers', and those beside the backdrop take turns."""
-    with open_stage(settings, force=plan.force, say=say) as stage, _scene(stage, plan) as scene:
+    with (
+        open_stage(settings, force=plan.force, say=say) as stage,
+        _in_turns(stage, plan),
+        _scene(stage, plan) as scene,
+    ):
         rates: list[float] = []
         beside: list[float] = []
         limits: list[float] = []
@@ -89,12 +95,41 @@ def drain_once(stage: Stage, plan: Plan, *, keep_backdrop: bool = False) -> floa
     """Jobs per second of one run, if every job was run once."""
     stage.probe.empty(keep_backdrop=keep_backdrop)
     sheet = stage.new_sheet(plan.jobs)
-    stage.fill(FUNCTIONS[plan.kind], sheet, plan.jobs)
+    stage.fill(FUNCTIONS[plan.kind], sheet, plan.jobs, _choose(plan))
     with stage.workers() as workers:
         stage.wait(sheet, plan.jobs, workers)
         end = stage.probe.now()
     stage.check(sheet, plan.jobs, workers)
     return plan.jobs / (end - stage.probe.first_start())
+
+
+def _choose(plan: Plan) -> Choose | None:
+    """What each job is submitted with: a plain one with nothing."""
+    if not plan.ordering_keys and not plan.fair_keys:
+        return None
+
+    def choose(n: int) -> dict[str, str]:
+        chosen = {}
+        if plan.ordering_keys:
+            chosen["ordering_key"] = f"key{n % plan.ordering_keys}"
+        if plan.fair_keys:
+            chosen["fair_key"] = f"key{n % plan.fair_keys}"
+        return chosen
+
+    return choose
+
+
+@contextmanager
+def _in_turns(stage: Stage, plan: Plan) -> Iterator[None]:
+    """With fair keys the bench's queue is served round robin, as long as it lasts."""
+    if not plan.fair_keys:
+        yield
+        return
+    stage.configure("round_robin")
+    try:
+        yield
+    finally:
+        stage.configure("priority")
 
 
 class Scene(msgspec.Struct):

@@ -14,14 +14,16 @@ from typing import Any
 import msgspec
 
 from foliot.bench.count import check_once, tally
+from foliot.bench.jobs import QUEUE
 from foliot.bench.probe import Probe, open_probe
 from foliot.bench.sheet import Sheet
 from foliot.bench.workers import Workers
 from foliot.client.app import Foliot
 from foliot.client.function import JobFunction, Prepared
+from foliot.commands import configure_queue
 from foliot.config import Settings, StoreSettings
 from foliot.errors import FoliotError, InvalidValue, SchemaNewer, SchemaOutdated, redact
-from foliot.store.open import read_schema, upgrade_store
+from foliot.store.open import open_store, read_schema, upgrade_store
 
 PAYLOAD = 100  # bytes
 BATCH = 1000  # jobs in one submit_many
@@ -29,6 +31,7 @@ _STALLED = 60.0  # seconds without a single call
 _LOOK = 0.005
 
 Say = Callable[[str], None]
+Choose = Callable[[int], dict[str, Any]]  # the options of a job, by its number
 pause = Event().wait  # seconds to do nothing
 
 
@@ -60,10 +63,29 @@ class Stage:
         settings = msgspec.structs.replace(self.settings.worker, **changes)
         return Workers(url or self.url, settings, log=self.new_path("log"))
 
-    def fill(self, function: JobFunction[..., Any, Any], sheet: Sheet, jobs: int) -> None:
-        """Submit jobs 0 … jobs - 1."""
+    def fill(
+        self,
+        function: JobFunction[..., Any, Any],
+        sheet: Sheet,
+        jobs: int,
+        choose: Choose | None = None,
+    ) -> None:
+        """Submit jobs 0 … jobs - 1, each with the options that are chosen for it."""
         for start in range(0, jobs, BATCH):
-            self.client.submit_many(prepare(function, sheet, start, min(jobs, start + BATCH)))
+            stop = min(jobs, start + BATCH)
+            self.client.submit_many(prepare(function, sheet, start, stop, choose))
+
+    def configure(self, strategy: str) -> None:
+        """The order in which the bench's queue is served."""
+
+        async def run() -> None:
+            store = await open_store(self.settings.store, clock=self.clock, ids=self.ids)
+            try:
+                await configure_queue(store, QUEUE, strategy=strategy, by="bench")
+            finally:
+                await store.close()
+
+        asyncio.run(run())
 
     def wait(self, sheet: Sheet, jobs: int, workers: Workers) -> None:
         """Until all have been called and nothing is left to finish."""
@@ -89,13 +111,20 @@ class Stage:
 
 
 def prepare(
-    function: JobFunction[..., Any, Any], sheet: Sheet, start: int, stop: int
+    function: JobFunction[..., Any, Any],
+    sheet: Sheet,
+    start: int,
+    stop: int,
+    choose: Choose | None = None,
 ) -> list[Prepared]:
     """Calls number start … stop - 1, each with a payload of about 100 bytes."""
     path = str(sheet.path)
     empty = len(f'{{"n":{stop},"sheet":"{path}","filler":""}}')
     filler = "x" * max(0, PAYLOAD - empty)
-    return [function.prepare(n, path, filler) for n in range(start, stop)]
+    if choose is None:
+        return [function.prepare(n, path, filler) for n in range(start, stop)]
+    chosen = [(n, function.options(**choose(n))) for n in range(start, stop)]
+    return [one.prepare(n, path, filler) for n, one in chosen]
 
 
 @contextmanager

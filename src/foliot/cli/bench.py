@@ -28,6 +28,8 @@ def drain(
     runs: Whole = 5,
     floor: Switch = False,
     backdrop: Whole = 0,
+    ordering_keys: Whole = 0,
+    fair_keys: Whole = 0,
     force: Switch = False,
     options: Options = DEFAULT_OPTIONS,
 ) -> None:
@@ -51,6 +53,10 @@ def drain(
         Measure the limit of this machine too, in turns: the shipped statements alone.
     backdrop
         Compare with a store in which so many more jobs are scheduled for next month.
+    ordering_keys
+        Give the jobs so many ordering keys: those of one run one at a time, in order.
+    fair_keys
+        Give the jobs so many fair keys, and serve the queue round robin.
     force
         Run on a store that has jobs in it.
     """
@@ -60,7 +66,18 @@ def drain(
     _check_counts(jobs=jobs, runs=runs)
     check_whole("backdrop", backdrop, 0, 100_000_000, example="--backdrop 10000000")
     settings = _load(options, processes, concurrency, threads)
-    plan = Plan(jobs=jobs, kind=kind, runs=runs, floor=floor, backdrop=backdrop, force=force)
+    for name, keys in (("ordering_keys", ordering_keys), ("fair_keys", fair_keys)):
+        check_whole(name, keys, 0, 10_000_000, example="--ordering-keys 1000")
+    plan = Plan(
+        jobs=jobs,
+        kind=kind,
+        runs=runs,
+        floor=floor,
+        backdrop=backdrop,
+        ordering_keys=ordering_keys,
+        fair_keys=fair_keys,
+        force=force,
+    )
     _show(run_drain(settings, plan, _say), options)
 
 
