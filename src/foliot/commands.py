@@ -51,8 +51,9 @@ async def submit(
     key, or that of the job that was submitted under the same idempotency key in the last `keep` seconds."""
     once = any(job.more is not None and idempotency_key_of(job) is not None for job in jobs)
     if once:
-        given, jobs = jobs, await reserve(store, jobs, keep=keep)
-        resend = resend or any(job is not one for job, one in zip(given, jobs, strict=True))
+        jobs = await reserve(store, jobs, keep=keep)
+        # Also under an id of its own: since it was reserved, another one may have inserted it, and it may have ended.
+        resend = True
     if store.partitions == 1:
         ids = await store.jobs.submit(0, jobs, resend=resend)
     else:

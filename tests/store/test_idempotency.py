@@ -149,6 +149,25 @@ async def test_a_submission_that_was_cut_off_is_completed_by_the_next(
     assert sum((await world.count()).values()) == 1
 
 
+async def test_who_reserved_first_and_inserts_last_does_not_run_it_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the two, another one with that key has inserted the job, and it has ended."""
+    jobs = type(world.store.jobs)
+    submit = jobs.submit
+    faster: list[JobId] = []
+
+    async def held_up(self: Any, *args: Any, **kwargs: Any) -> list[JobId]:
+        monkeypatch.setattr(jobs, "submit", submit)
+        faster.extend(await send(world, make(world)))
+        await finish(world, faster[0])
+        return await submit(self, *args, **kwargs)
+
+    monkeypatch.setattr(jobs, "submit", held_up)
+    assert await send(world, make(world)) == faster
+    assert await world.count() == {JobState.SUCCEEDED: 1}
+
+
 async def test_of_racing_submissions_with_one_key_one_makes_the_job(world: World) -> None:
     other = await world.another_store()
     for number in range(8):
