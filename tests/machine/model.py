@@ -230,7 +230,7 @@ class Model:
             linked=False,
             lane=row.lane,
             priority=row.priority,
-            more=None if row.key is None else msgspec.json.encode({"key": row.key}).decode(),
+            more=_more(row),
         )
 
     def running(self, session: SessionId) -> list[RunningJob]:
@@ -402,3 +402,11 @@ class Model:
 
 def _microseconds(time: datetime) -> int:
     return (time - _EPOCH) // timedelta(microseconds=1)
+
+
+def _more(row: Live) -> str | None:
+    """What a claim says of it that is not said of every job."""
+    more: dict[str, object] = {} if row.key is None else {"key": row.key}
+    if row.run_at != row.created_at:
+        more["run_at"] = _microseconds(row.run_at)
+    return msgspec.json.encode(more).decode() if more else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -259,3 +259,22 @@ async def test_a_claimed_job_knows_its_lane(world: World) -> None:
         await world.submit(queue=queue)
     claimed = await world.claim(session, queues=["default", "mail"])
     assert [job.lane for job in claimed] == [lane_of("default").number, lane_of("mail").number]
+
+
+async def test_a_claimed_job_knows_when_it_was_due(world: World) -> None:
+    session = await world.open_session()
+    plain = await world.run(session)
+    assert plain.more is None, "it is due when it is submitted, and pays nothing to say so"
+    await world.submit(delay=5)
+    world.clock.advance(60)
+    await world.admit()
+    [delayed] = await world.claim(session)
+    await world.finish(session, Outcome(delayed.id, delayed.fence, End.RETRY, delay=30))
+    world.clock.advance(60)
+    await world.admit()
+    [again] = await world.claim(session)
+    due = (await world.get(again.id)).run_at
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    known = [timedelta(microseconds=job.facts.run_at or 0) + epoch for job in (delayed, again)]
+    assert known == [world.after(-115), due]
+    assert due == world.after(-30)

@@ -158,6 +158,9 @@ def facts() -> dict[str, Any]:
         "cancelled": job.cancelled,
         "timed_out": job.timed_out,
         "remaining": None if remaining is None else 0 < remaining <= 30,
+        "deadline": None if job.deadline is None else 0 < (job.deadline - job.run_at).seconds < 60,
+        "run_at": job.run_at,
+        "fair_key": job.fair_key,
         "pool": job.state.pool,
         "trail": list(job.state.trail),
     }

@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -218,11 +219,13 @@ def test_current_job_knows_the_same_everywhere(
     shop: Shop, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    function = getattr(shop.jobs, kind).options(key="order-42", priority=1)
+    options = {"key": "order-42", "priority": 1, "fair_key": "ada", "delay": 0.05}
+    function = getattr(shop.jobs, kind).options(**options)
     handle = function.submit()
     found = handle.result(timeout=30)
     session = found.pop("session")
     trail = found.pop("trail")
+    assert datetime.fromisoformat(found.pop("run_at")) == handle.job().run_at
     assert found == {
         "id": handle.id,
         "kind": kind,
@@ -237,6 +240,8 @@ def test_current_job_knows_the_same_everywhere(
         "cancelled": False,
         "timed_out": False,
         "remaining": True,
+        "deadline": True,
+        "fair_key": "ada",
         "pool": "open",
     }
     assert session == shop.process.session

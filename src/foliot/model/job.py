@@ -86,7 +86,7 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What was said of a job when it was submitted, as its worker knows it."""
+    """What was said of a job when it was submitted, and when it is due, as its worker knows it."""
 
     namespace: str = "default"
     key: str | None = None
@@ -94,6 +94,7 @@ class Facts(msgspec.Struct, frozen=True):
     ordering_key: str | None = None
     fair_key: str | None = None
     extras: Extras = Extras()
+    run_at: int | None = None  # microseconds since 1970; None: when it was submitted
 
 
 _PLAIN = Facts()

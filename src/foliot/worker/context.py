@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextvars import ContextVar
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import msgspec
@@ -16,6 +16,7 @@ from foliot.model.job import ClaimedJob
 from foliot.worker.notes import Notes
 from foliot.worker.transaction import Block, Desk, Phase
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 
 
@@ -80,6 +81,10 @@ class CurrentJob:
         return self._job.facts.ordering_key
 
     @property
+    def fair_key(self) -> str | None:
+        return self._job.facts.fair_key
+
+    @property
     def tags(self) -> tuple[str, ...]:
         return self._job.facts.tags
 
@@ -107,6 +112,12 @@ class CurrentJob:
         return datetime.fromtimestamp(milliseconds_of(self._job.id) / 1000, UTC)
 
     @property
+    def run_at(self) -> datetime:
+        """When this attempt was due: `run_at` or the end of the delay, and of the wait since the attempt before."""
+        due = self._job.facts.run_at
+        return self.created_at if due is None else _EPOCH + timedelta(microseconds=due)
+
+    @property
     def session(self) -> SessionId:
         """Which life of which worker process runs it: one of `foliot workers list`."""
         return self._place.session
@@ -126,6 +137,12 @@ class CurrentJob:
         if self._job.timeout is None:
             return None
         return max(0.0, self._began + self._job.timeout - self._place.clock.monotonic())
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When the timeout ends this attempt, by the clock of this machine; None without one."""
+        left = self.remaining()
+        return None if left is None else self._place.clock.now() + timedelta(seconds=left)
 
     def transaction(self) -> Block:
         """A transaction in the store's database that commits together with this job's end, or not at all:

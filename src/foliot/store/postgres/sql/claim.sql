@@ -33,10 +33,12 @@ WITH picked AS MATERIALIZED (
               j.ordering_key IS NOT NULL OR j.limit_key IS NOT NULL OR j.workflow IS NOT NULL OR j.outbox AS linked,
               j.lane, j.band, j.rank, j.priority,
               CASE WHEN num_nonnulls(j.key, j.tags, j.ordering_key, j.fair_key, j.extras) > 0
-                        OR j.namespace <> 'default'
+                        OR j.namespace <> 'default' OR j.run_at <> j.created_at
                    THEN jsonb_strip_nulls(jsonb_build_object(
                        'namespace', j.namespace, 'key', j.key, 'tags', j.tags, 'ordering_key', j.ordering_key,
-                       'fair_key', j.fair_key, 'extras', j.extras::jsonb))::text END AS more
+                       'fair_key', j.fair_key, 'extras', j.extras::jsonb, 'run_at',
+                       CASE WHEN j.run_at <> j.created_at
+                            THEN (extract(epoch FROM j.run_at) * 1000000)::bigint END))::text END AS more
 )
 SELECT id::text, fence, kind, payload, attempt, max_attempts, losses, timeout, linked, lane, priority, more
 FROM taken ORDER BY array_position(:lanes::bigint[], lane), band, rank, id;

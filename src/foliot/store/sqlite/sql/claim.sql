@@ -22,11 +22,12 @@ FROM (SELECT j.id, j.fence + 1 AS fence, j.kind,
              coalesce(j.ordering_key, j.limit_key, j.workflow) IS NOT NULL OR j.outbox AS linked,
              j.lane, j.priority,
              CASE WHEN coalesce(j.key, j.tags, j.ordering_key, j.fair_key, j.extras) IS NOT NULL
-                       OR j.namespace <> 'default'
+                       OR j.namespace <> 'default' OR j.run_at <> j.created_at
                   -- The patch leaves out what is NULL.
                   THEN json_patch('{}', json_object(
                       'namespace', j.namespace, 'key', j.key, 'tags', json(j.tags), 'ordering_key',
-                      j.ordering_key, 'fair_key', j.fair_key, 'extras', json(j.extras))) END AS more
+                      j.ordering_key, 'fair_key', j.fair_key, 'extras', json(j.extras),
+                      'run_at', nullif(j.run_at, j.created_at))) END AS more
       FROM foliot_jobs j
       WHERE j.partition = :partition AND j.lane = :lane AND j.state = 'ready'
         AND (j.expires_at IS NULL OR j.expires_at > :now)
