@@ -15,7 +15,7 @@ import pytest
 from foliot.config import Settings, WorkerSettings
 from foliot.errors import FoliotError, SessionLost, StoreUnavailable, TransactionTooLong
 from foliot.ids import JobId, SessionId
-from foliot.model.job import ClaimedJob, End, JobState, NewJob
+from foliot.model.job import ClaimedJob, End, JobState, More, NewJob
 from foliot.store.port import Wake
 from foliot.worker.transaction import Block, Desk, Phase
 from support.callers import path_of
@@ -113,6 +113,21 @@ async def test_the_same_in_a_function_that_blocks(office: Office) -> None:
     job = await office.world.get(office.job.id)
     assert (job.state, job.result) == (JobState.SUCCEEDED, b"2")
     assert await office.notes() == ["here", "here"]
+
+
+async def test_the_next_of_an_ordering_key_may_run_when_it_has_committed(world: World) -> None:
+    ordered = More(ordering_key="account-7")
+    first, second = [await world.submit(more=ordered) for _ in range(2)]
+    await world.look()
+    session = await world.open_session()
+    [job] = await world.claim(session)
+    assert job.id == first
+    office = Office(world, session, job)
+    async with office.block():
+        assert await world.state(second) is JobState.HELD
+    await office.desk.close()
+    assert await world.state(second) is JobState.READY
+    assert office.told == [Wake(ready=((world.partition, job.lane),))]
 
 
 async def test_an_exception_rolls_both_back(office: Office) -> None:

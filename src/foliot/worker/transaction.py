@@ -16,16 +16,18 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, Final, Protocol, TypeVar
 
+import msgspec
+
 from foliot import commands
 from foliot.clock import Clock
 from foliot.config import Settings
 from foliot.errors import FoliotError, InvalidValue, SessionLost, StoreUnavailable
 from foliot.ids import Ids, JobId, SessionId, partition_of
-from foliot.model.job import ClaimedJob, NewJob, Outcome
+from foliot.model.job import ClaimedJob, JobState, NewJob, Outcome
 from foliot.options import fill
 from foliot.store.guest import GuestStore, at_once
 from foliot.store.open import make_transactions
-from foliot.store.port import Jobs, Store, Wake, together
+from foliot.store.port import Cycle, Jobs, Store, Wake, together
 from foliot.store.transaction import Parameters, Transactions, Work
 from foliot.worker.success import success
 
@@ -186,17 +188,21 @@ class Block:
     async def _commit(self, work: Work) -> None:
         limit = self._desk.settings.limits.result
         outcome = success(self._job, self.result, limit=limit)
+        outcome = msgspec.structs.replace(outcome, order=self._job.order)
         partition = partition_of(self._job.id, work.partitions)
         work.check()
 
-        async def finish(jobs: Jobs) -> list[JobId]:
-            ended = await jobs.finish_and_claim(partition, self._desk.session, outcomes=[outcome])
-            return ended.refused
+        async def finish(jobs: Jobs) -> Cycle:
+            return await jobs.finish_and_claim(partition, self._desk.session, outcomes=[outcome])
 
-        if await work.ask(finish):
+        ended = await work.ask(finish)
+        if ended.refused:
             raise SessionLost(
                 "the job belongs to another attempt by now: this one's transaction was rolled back"
             )
+        for one in ended.admitted:
+            ready = one.state is JobState.READY
+            self._hear(Wake(((partition, one.lane),)) if ready else Wake(due=True))
         try:
             await work.commit()
         except StoreUnavailable as error:
