@@ -137,6 +137,21 @@ async def test_what_is_left_behind_occupies_its_slot_until_it_ends(
     assert len(bench.done) == 2
 
 
+async def test_what_is_left_behind_is_counted_while_it_ends(make_bench: MakeBench) -> None:
+    """The heartbeat's thread counts, the event loop's goes on: it must not end the heartbeat."""
+    bench = make_bench()
+    behind = bench.slots.attempts.behind
+
+    class Ending:
+        @property
+        def task(self) -> None:
+            behind.discard(self)
+
+    behind.update(Ending() for _ in range(3))
+    assert bench.slots.stuck_threads == 3
+    assert not behind
+
+
 async def test_what_waits_in_vain_is_given_back(
     make_bench: MakeBench, clock: ManualClock, gate: threading.Event
 ) -> None:

@@ -77,8 +77,8 @@ class Attempts:
 
     @property
     def stuck_threads(self) -> int:
-        """Threads that still run a job whose attempt has ended."""
-        return sum(1 for running in self.behind if running.task is None)
+        """Threads that still run a job whose attempt has ended. The heartbeat's thread asks, too: of a copy."""
+        return sum(1 for running in list(self.behind) if running.task is None)
 
     def start_on_loop(self, job: ClaimedJob, recipe: Recipe) -> None:
         running = self._begin(job, recipe)
