@@ -132,7 +132,8 @@ def test_a_store_with_jobs_is_refused_unless_forced(run: Any, bench: Bench, url:
         assert "has jobs in it" in refused.stderr
         assert "--force" in refused.stderr
         assert bench("drain", "--jobs", "10", "--runs", "1", "--force")["jobs_per_second"] > 0
-        assert handle.status() is JobState.READY
+        # Untouched; by now perhaps held, for no worker that lives knows its kind.
+        assert handle.status() in (JobState.READY, JobState.HELD)
 
 
 @pytest.mark.parametrize(

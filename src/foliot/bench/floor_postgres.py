@@ -94,6 +94,8 @@ def _claiming(session: str, batch: int) -> dict[str, object]:
         "lanes": f"{{{lane.number}}}",
         "queues": f"{{{lane.queue}}}",
         "quotas": f"{{{batch}}}",
+        "choosy": "{f}",
+        "kinds": "{}",
     }
 
 

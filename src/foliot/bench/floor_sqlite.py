@@ -61,6 +61,7 @@ def _cycle(connection: sqlite3.Connection, session: str, batch: int, held: Held)
         "small": 4096,
         "lane": lane.number,
         "queue": lane.queue,
+        "kinds": None,
         "quota": batch,
         "outcomes": msgspec.json.encode(
             [(id, fence, "succeeded", None, None, None) for id, fence, *_ in held]

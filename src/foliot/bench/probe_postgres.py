@@ -149,6 +149,8 @@ class PostgresProbe:
             "room": room,
             "lanes": [lane.number],
             "queues": [lane.queue],
+            "choosy": [False],
+            "kinds": [],
             "quotas": [room],
         }
         clock = SystemClock()

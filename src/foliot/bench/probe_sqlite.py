@@ -146,6 +146,7 @@ class SqliteProbe:
             "quota": room,
             "lane": lane.number,
             "queue": lane.queue,
+            "kinds": None,
         }
         self._run("BEGIN IMMEDIATE")
         started = self._clock.monotonic()
