@@ -1,4 +1,4 @@
-"""An app on a fresh SQLite file, and a worker for it in a thread of this process."""
+"""An app on a fresh store, and a worker for it in a thread of this process."""
 
 from __future__ import annotations
 
@@ -12,12 +12,28 @@ import pytest
 from foliot import Foliot
 from foliot.life import Role
 from foliot.process import Process
+from support.stores import Databases
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """On each kind of store; of what is tried with many values, one store sees enough."""
+    if "engine" in metafunc.fixturenames:
+        many = metafunc.definition.get_closest_marker("parametrize") is not None
+        metafunc.parametrize("engine", ["sqlite"] if many else ["sqlite", "postgres"])
 
 
 @pytest.fixture
-def app(tmp_path: Path) -> Iterator[Foliot]:
-    with Foliot(f"sqlite:///{tmp_path}/foliot.db") as app:
-        yield app
+def app(engine: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Foliot]:
+    if engine == "sqlite":
+        with Foliot(f"sqlite:///{tmp_path}/foliot.db") as app:
+            yield app
+        return
+    databases: Databases = request.getfixturevalue("databases")
+    with asyncio.Runner() as runner:
+        borrowed = databases.borrow(1)
+        with Foliot(databases.server.url(runner.run(borrowed.__aenter__()))) as app:
+            yield app
+        runner.run(borrowed.__aexit__(None, None, None))
 
 
 @pytest.fixture

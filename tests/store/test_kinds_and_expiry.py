@@ -45,7 +45,8 @@ async def test_an_unfitting_payload_goes_back_when_the_arguments_have_changed(
     note = f"{definition.fingerprint}: number is missing"
     outcome = Outcome(job.id, job.fence, End.HOLD, reason="unfitting_payload", error=note)
     assert await world.finish(session, outcome) == []
-    assert (await world.get(job.id)).note == note
+    assert (await world.get(job.id)).note == "number is missing"
+    assert [held.note for held in await world.store.overview.held(cap=10)] == ["number is missing"]
     assert await world.store.admission.admit_payloads(world.partition, limit=10) == []
     await world.store.definitions.put([msgspec.structs.replace(definition, fingerprint="new")])
     lanes = await world.store.admission.admit_payloads(world.partition, limit=10)

@@ -154,6 +154,7 @@ class End(StrEnum):
 
 
 _LAST = (End.SUCCEED, End.CANCEL, End.BURY)
+UNFITTING = "unfitting_payload"  # why a job is held whose payload is not what its function takes
 STOPPED = ("cancelled", "killed", "abandoned")  # how an attempt that was asked to end has ended
 
 

@@ -10,7 +10,7 @@ import msgspec
 from foliot.ids import JobId
 from foliot.model.job import JobState, Progress
 from foliot.model.overview import ActiveJob, Failure, HeldJobs, Loads, Overdue, QueueLoad
-from foliot.store.rows import Row
+from foliot.store.rows import Row, readable_note
 
 LONGEST_LOOK: Final = 10_000  # rows that are looked at to find those to show
 
@@ -32,7 +32,10 @@ def loads(rows: Sequence[Row]) -> Loads:
 
 
 def held_jobs(rows: Sequence[Row]) -> list[HeldJobs]:
-    return [HeldJobs(reason or "unknown", kind, count, note) for reason, kind, count, note in rows]
+    return [
+        HeldJobs(reason or "unknown", kind, count, readable_note(reason, note))
+        for reason, kind, count, note in rows
+    ]
 
 
 def overdue(row: Row) -> Overdue:

@@ -11,7 +11,7 @@ import msgspec
 from foliot.ids import JobId, SessionId
 from foliot.model.audit import Entry
 from foliot.model.definition import Defaults, StoredDefinition
-from foliot.model.job import Attempt, ClaimedJob, Extras, Job, JobState, Progress
+from foliot.model.job import UNFITTING, Attempt, ClaimedJob, Extras, Job, JobState, Progress
 from foliot.model.lane import Strategy
 from foliot.model.session import Session
 from foliot.store.queueing import Queue
@@ -66,8 +66,16 @@ def job(row: Row, time: ToTime, names: ToNames) -> Job:
         timeout=row[26],
         extras=_NO_EXTRAS if row[27] is None else _decode_extras(row[27]),
         progress=None if row[28] is None else _decode_progress(row[28]),
-        note=row[29],
+        note=readable_note(row[16], row[29]),
     )
+
+
+def readable_note(reason: str | None, note: str | None) -> str | None:
+    """That of an unfitting payload begins with the fingerprint of what it does not fit, by which the store finds out
+    that this has changed. It says nothing to people."""
+    if note is None or reason != UNFITTING:
+        return note
+    return note.partition(": ")[2] or note
 
 
 def attempt(row: Row, time: ToTime) -> Attempt:

@@ -9,14 +9,13 @@ from typing import Final
 from foliot.errors import Cancel, Retry, SoftTimeout
 from foliot.ids import Ids
 from foliot.model.definition import JobDefinition
-from foliot.model.job import STOPPED, ClaimedJob, End, Outcome
+from foliot.model.job import STOPPED, UNFITTING, ClaimedJob, End, Outcome
 from foliot.model.retry import Exponential, Fixed, ask
 from foliot.schema import stored_definition
 from foliot.worker.invoke import Unfitting
 
 log = logging.getLogger("foliot.job")
 _PAUSE: Final = 1.0  # seconds, where not even the retry policy could be asked
-UNFITTING: Final = "unfitting_payload"
 _LONGEST_NOTE: Final = 1_000
 _LONGEST_ERROR: Final = 4_000
 _LONGEST_TRACEBACK: Final = 20_000
