@@ -77,3 +77,26 @@ async def test_what_has_not_started_in_time_is_cancelled(world: World) -> None:
     assert await world.state(running.id) is JobState.RUNNING
     assert (await world.store.jobs.peek()).expired == frozenset()
     await world.end(session, running)
+
+
+async def test_a_job_put_off_while_nobody_knew_its_kind_does_not_start_early(world: World) -> None:
+    session = await world.open_session()
+    job = await world.run(session)
+    await world.finish(session, world.outcome(job, End.HOLD))
+    await commands.change(world.store, job.id, {"delay": 3600.0})
+    await world.store.jobs.admit_kinds(world.partition, ["echo"])
+    assert await world.state(job.id) == "scheduled"
+    assert await world.claim(session) == []
+
+
+async def test_a_job_moved_to_a_queue_of_turns_while_it_was_held_waits_for_its_turn(
+    world: World,
+) -> None:
+    await commands.configure_queue(world.store, "turns", strategy="round_robin")
+    session = await world.open_session()
+    job = await world.run(session)
+    await world.finish(session, world.outcome(job, End.HOLD))
+    await commands.change(world.store, job.id, {"queue": "turns"})
+    await world.store.jobs.admit_kinds(world.partition, ["echo"])
+    seen = await world.get(job.id)
+    assert (seen.state, seen.reason) == (JobState.HELD, "turn")

@@ -197,13 +197,14 @@ class Attempts:
     def _finish(self, running: Running, outcome: Outcome) -> None:
         job = running.job
         if self.executing.get(job.id) is not running:
+            # Let go before, or the store has given the job to us once more: the child comes back all the same.
             self.behind.discard(running)
+            running.give_back_child()
             self._on_end(None)
             return
         del self.executing[job.id]
         self.finished += 1
-        if running.child is not None and running.home is not None:
-            running.home.append(running.child)
+        running.give_back_child()
         if job.timeout is not None:
             self._timeouts.forget(job.id, job.timeout)
         if running.recipe.soft_timeout is not None:

@@ -27,6 +27,12 @@ class Running:
         self.recipe = recipe
         self.current = CurrentJob(job, place)
 
+    def give_back_child(self) -> None:
+        """To where it came from; once."""
+        if self.child is not None and self.home is not None:
+            self.home.append(self.child)
+            self.home = None
+
     @property
     def definition(self) -> JobDefinition:
         return self.recipe.definition

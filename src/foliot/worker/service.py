@@ -265,8 +265,12 @@ class Worker:
             try:
                 await self._write_batch()
                 pause = _NOTES_EVERY
-            except Exception as error:  # noqa: BLE001 - what jobs say is not worth their worker
+            except StoreUnavailable as error:
                 log.warning("what jobs said could not be written, trying again: %s", error)
+                self._noted.set()
+                pause = min(pause * 2, 5.0)
+            except Exception:  # what jobs say is not worth their worker
+                log.exception("some of what jobs said could not be written and is lost")
                 self._noted.set()
                 pause = min(pause * 2, 5.0)
             await self._clock.sleep(pause)

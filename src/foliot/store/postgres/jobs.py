@@ -111,7 +111,12 @@ class PostgresJobs:
     async def admit_kinds(
         self, partition: int, kinds: Sequence[str], *, limit: int = 1000
     ) -> list[int]:
-        values = {"partition": partition, "kinds": texts(kinds), "limit": limit}
+        values: Values = {
+            "partition": partition,
+            "kinds": texts(kinds),
+            "limit": limit,
+            "now": self._now(),
+        }
         return [
             row[0]
             for row in (await self._connections.transact([Step(SQL["admit_kinds"], values)]))[0]

@@ -70,7 +70,7 @@ class PostgresAdmission:
         return [JobId(row[0]) for row in held]
 
     async def admit_payloads(self, partition: int, *, limit: int) -> list[int]:
-        values: Values = {"partition": partition, "limit": limit}
+        values: Values = {"partition": partition, "limit": limit, "now": self._now()}
         [admitted] = await self._connections.transact([Step(SQL["admit_payloads"], values)])
         return [row[0] for row in admitted]
 

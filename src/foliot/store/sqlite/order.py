@@ -85,7 +85,7 @@ class SqliteAdmission:
         return await self._connections.transact(run, look=look)
 
     async def admit_payloads(self, partition: int, *, limit: int) -> list[int]:
-        asked: Values = {"partition": partition, "limit": limit}
+        asked: Values = {"partition": partition, "limit": limit, "now": self._now()}
         find, *admit = SQL["admit_payloads"]
 
         def look(connection: Connection) -> Rows | None:

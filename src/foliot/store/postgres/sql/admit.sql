@@ -18,7 +18,8 @@ WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT id FROM due)) AND j.
 RETURNING j.lane;
 
 -- name: admit_kinds
--- What was held because nobody knew its kind, now that somebody does. Rides jobs_held.
+-- What was held because nobody knew its kind, now that somebody does. It may have been changed meanwhile: its time may
+-- be ahead, or it has yet to be given its turn. Rides jobs_held.
 WITH known AS MATERIALIZED (
     SELECT h.id
     FROM foliot.jobs h
@@ -29,6 +30,8 @@ WITH known AS MATERIALIZED (
     FOR UPDATE SKIP LOCKED
 )
 UPDATE foliot.jobs j
-SET state = 'ready', hold = NULL
+SET state = CASE WHEN j.run_at > coalesce(:now, now()) THEN 'scheduled'
+                 WHEN j.lane & 3 = 3 AND j.rank = 0 THEN 'held' ELSE 'ready' END,
+    hold = CASE WHEN j.run_at <= coalesce(:now, now()) AND j.lane & 3 = 3 AND j.rank = 0 THEN 'turn' END
 WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT id FROM known)) AND j.state || '' = 'held'
 RETURNING j.lane;

@@ -194,6 +194,9 @@ WITH changed AS MATERIALIZED (
           <> split_part(coalesce(h.hold_note, ''), ':', 1)
     ORDER BY h.kind, h.id LIMIT :limit FOR UPDATE SKIP LOCKED
 )
-UPDATE foliot.jobs j SET state = 'ready', hold = NULL, hold_note = NULL
+UPDATE foliot.jobs j
+SET state = CASE WHEN j.run_at > coalesce(:now, now()) THEN 'scheduled'
+                 WHEN j.lane & 3 = 3 AND j.rank = 0 THEN 'held' ELSE 'ready' END,
+    hold = CASE WHEN j.run_at <= coalesce(:now, now()) AND j.lane & 3 = 3 AND j.rank = 0 THEN 'turn' END, hold_note = NULL
 WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT c.id FROM changed c)) AND j.state || '' = 'held'
 RETURNING j.lane;

@@ -19,7 +19,8 @@ WHERE rowid IN (
     LIMIT :limit);
 
 -- name: admit_kinds
--- What was held because nobody knew its kind, now that somebody does. Rides foliot_jobs_held.
+-- What was held because nobody knew its kind, now that somebody does. It may have been changed meanwhile: its time may
+-- be ahead, or it has yet to be given its turn. Rides foliot_jobs_held.
 SELECT k.value FROM json_each(:kinds) k
 WHERE EXISTS (SELECT 1 FROM foliot_jobs h WHERE h.partition = :partition AND h.state = 'held'
                 AND h.hold = 'unknown_kind' AND h.kind = k.value)
@@ -30,7 +31,8 @@ FROM (SELECT h.lane FROM json_each(:kinds) k CROSS JOIN foliot_jobs h
       ORDER BY h.kind, h.id
       LIMIT :limit) known;
 UPDATE foliot_jobs
-SET state = 'ready', hold = NULL
+SET state = CASE WHEN run_at > :now THEN 'scheduled' WHEN lane & 3 = 3 AND rank = 0 THEN 'held' ELSE 'ready' END,
+    hold = CASE WHEN run_at <= :now AND lane & 3 = 3 AND rank = 0 THEN 'turn' END
 WHERE rowid IN (
     SELECT h.rowid FROM json_each(:kinds) k CROSS JOIN foliot_jobs h
     WHERE h.partition = :partition AND h.state = 'held' AND h.hold = 'unknown_kind' AND h.kind = k.value

@@ -163,7 +163,9 @@ WHERE h.partition = :partition AND h.state = 'held' AND h.hold = 'unfitting_payl
   AND (SELECT instr(coalesce(h.hold_note, ''), d.fingerprint || ':') <> 1 FROM foliot_definitions d WHERE d.kind = h.kind)
 LIMIT 1;
 UPDATE foliot_jobs
-SET state = 'ready', hold = NULL, hold_note = NULL
+SET state = CASE WHEN run_at > :now THEN 'scheduled' WHEN lane & 3 = 3 AND rank = 0 THEN 'held' ELSE 'ready' END,
+    hold = CASE WHEN run_at <= :now AND lane & 3 = 3 AND rank = 0 THEN 'turn' END,
+    hold_note = NULL
 WHERE rowid IN (
     SELECT h.rowid FROM foliot_jobs h
     WHERE h.partition = :partition AND h.state = 'held' AND h.hold = 'unfitting_payload'
