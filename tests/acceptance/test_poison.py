@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from foliot import JobState
 from support.fleet import Fleet, alive, all_gone, children_of, eventually, kill
 
 
-@pytest.mark.parametrize("how", ["signal", "0", "7"])
+@pytest.mark.parametrize(
+    ("store", "how"),
+    [("postgres", "signal"), ("postgres", "0"), ("postgres", "7"), ("sqlite", "signal")],
+)
 def test_a_job_that_kills_its_process_ends_dead_and_its_neighbours_succeed(
-    fleet: Fleet, how: str
+    make_fleet: Callable[..., Fleet], sqlite_url: str, how: str, store: str
 ) -> None:
+    fleet = make_fleet(sqlite_url if store == "sqlite" else None)
     parent = fleet.start(supervised=True)
     gate = fleet.gate("open")
     neighbours = [fleet.submit(fleet.jobs.gated.submit(str(gate))) for _ in range(5)]
