@@ -198,7 +198,7 @@ class SchemaMissing(SchemaError):
     """The store has no tables of Foliot yet."""
 
     def __init__(self, message: str = "the store has no Foliot tables yet") -> None:
-        super().__init__(message, hint="create them with: foliot db init")
+        super().__init__(message, hint="make the store with: foliot db init")
 
 
 class SchemaOutdated(SchemaError):

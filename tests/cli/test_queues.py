@@ -61,7 +61,7 @@ def test_who_pauses_is_user_and_host_unless_said_otherwise(shell: Shell) -> None
 
 def test_resuming_what_was_not_paused_is_told_and_no_error(shell: Shell) -> None:
     answer = shell("queues", "resume", "mail")
-    assert (answer.code, answer.err) == (0, "mail was not paused\n")
+    assert (answer.code, answer.out, answer.err) == (0, "", "mail was not paused\n")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.text import Text
 
 from foliot.cli.options import DEFAULT_OPTIONS, Options
-from foliot.cli.output import print_json
+from foliot.cli.output import print_json, print_table
 from foliot.cli.sections import Column, Section, render
 from foliot.client.app import Foliot
 from foliot.client.handle import Handle
@@ -55,7 +55,8 @@ def demo(*, seconds: float | None = None, options: Options = DEFAULT_OPTIONS) ->
     Parameters
     ----------
     seconds
-        Stop after so many seconds; without a terminal it stops after one full cycle anyway.
+        Stop so many seconds after the first job has started; without a terminal it stops after one
+        full cycle anyway.
     """
     if seconds is not None and not 0 < seconds <= 86_400:
         raise InvalidValue("seconds", seconds, "is not from 0 to 86400", example="--seconds 20")
@@ -121,8 +122,8 @@ class _Demo:
         self._workers = workers
         self._options = options
         self._clock = SystemClock()
-        self._started = self._clock.monotonic()
-        self._until = None if seconds is None else self._started + seconds
+        self._seconds = seconds
+        self._until: float | None = None  # not before the workers are there: that takes its time
         self._seen: list[_Seen] = []
         self._ended: Counter[JobState] = Counter()
         self._cycles = 0
@@ -183,6 +184,8 @@ class _Demo:
         self._workers.check()
         for seen in [seen for seen in self._seen if not seen.over]:
             job = seen.job = seen.handle.job()
+            if self._until is None and self._seconds is not None and job.attempt:
+                self._until = self._clock.monotonic() + self._seconds
             if job.state.final:
                 self._ended[job.state] += 1
             elif seen is self._to_cancel and job.state is JobState.RUNNING:
@@ -208,8 +211,7 @@ class _Demo:
             print_json({"cycles": self._cycles, "ended": ended})
             return
         if not console.is_terminal:
-            for seen in self._seen:
-                print("  ".join(_row(seen)))
+            print_table([column.header for column in _COLUMNS], [_row(seen) for seen in self._seen])
         words = ", ".join(f"{number} {state}" for state, number in ended.items())
         print(f"{self._cycles} cycle{'s' if self._cycles != 1 else ''}: {words or 'nothing ended'}")
 

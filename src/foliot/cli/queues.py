@@ -168,7 +168,7 @@ def resume(queue: str, *, by: str | None = None, options: Options = DEFAULT_OPTI
     was_paused, found = ask(options, run)
     if not was_paused:
         print(f"{name} was not paused", file=sys.stderr)
-    _report(options, name, found, f"resumed {name}")
+    _report(options, name, found, f"resumed {name}" if was_paused else "")
 
 
 async def _find(store: Store, name: str) -> Queue | None:
@@ -178,7 +178,7 @@ async def _find(store: Store, name: str) -> Queue | None:
 def _report(options: Options, name: str, queue: Queue | None, words: str) -> None:
     if options.json:
         print_json({"name": name, **_settings(queue)})
-    else:
+    elif words:
         print(words)
 
 
