@@ -35,6 +35,15 @@ class Author:
         return record
 
 
+def by_hand(
+    by: Author | str | None, action: str, **detail: Any
+) -> tuple[str | None, Record | None]:
+    """The name of who acts, and what is written down: only an author's acts are."""
+    if isinstance(by, Author):
+        return by.name, by.each(action, **detail)
+    return by, None
+
+
 def this_user() -> str:
     """user@host"""
     try:

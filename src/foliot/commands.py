@@ -11,18 +11,17 @@ import msgspec
 
 from foliot.author import Author
 from foliot.bulk import refusals, wake_cancelled, wake_retried
-from foliot.checks import check_name, check_queue_options
+from foliot.checks import check_whole
 from foliot.errors import FoliotError, InvalidValue, NotChangeable, NotDead, UnknownJob, UnknownKind
 from foliot.explain import MOST_AHEAD, Explanation, Facts
 from foliot.explain import explain as explain_facts
 from foliot.idempotency import redirect, reserve
 from foliot.ids import Ids, JobId, is_job_id, mark_of, partition_of, partition_of_slot
+from foliot.model.audit import Entry
 from foliot.model.definition import JobDefinition, StoredDefinition
 from foliot.model.job import Job, JobState, NewJob
 from foliot.model.key import idempotency_key_of
-from foliot.model.lane import Lane, Strategy
 from foliot.model.note import LogLine
-from foliot.model.queue import QueueOptions
 from foliot.model.session import Session
 from foliot.options import (
     NO_CHOICES,
@@ -36,6 +35,7 @@ from foliot.options import (
 )
 from foliot.registry import Registry
 from foliot.schema import check_fit, read_payload, stored_definition
+from foliot.search import LONGEST_PAGE
 from foliot.store.guest import GuestStore
 from foliot.store.port import Store, Wake
 
@@ -84,17 +84,23 @@ async def submit_kind(
 
 
 async def change(
-    store: Store, id: str, options: Changes, *, registry: Registry | None = None
+    store: Store,
+    id: str,
+    options: Changes,
+    *,
+    registry: Registry | None = None,
+    by: Author | None = None,
 ) -> JobState:
     """Change a job that has not started. Returns its state then. Raises NotChangeable if it runs or has ended. A new
-    payload is checked against the definition, or against what is stored of it."""
+    payload is checked against the definition, or against what is stored of it. By hand, it is written down."""
     job = await get(store, id)
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     payload = given.pop("payload", None)
     encoded = None if payload is None else await _fitting(store, job.kind, payload, registry)
     made = change_of(given, encoded, job.requires)
     partition = partition_of(job.id, store.partitions)
-    if (found := await store.jobs.change(partition, job.id, made)) is None:
+    record = None if by is None else by.each("change", **_changes(given, job, encoded))
+    if (found := await store.jobs.change(partition, job.id, made, record=record)) is None:
         raise NotChangeable(id, (await get(store, id)).state)
     lane, state = found
     ready = ((partition, lane),) if state is JobState.READY else ()
@@ -129,64 +135,6 @@ async def announce(store: Store, definitions: Iterable[JobDefinition]) -> None:
 async def definitions(store: Store) -> list[StoredDefinition]:
     """All kinds that apps have announced, each with its signature and the schema of its payload."""
     return await store.definitions.all()
-
-
-async def configure_queue(
-    store: Store,
-    name: str,
-    *,
-    strategy: str | Strategy | None = None,
-    aging: float | None = None,
-    weights: Mapping[str, float] | None = None,
-    by: str | None = None,
-) -> bool:
-    """In which order the jobs of a queue run that are submitted from now on. Whether it changed anything."""
-    check_name("queue", name, example='"mail"')
-    options = check_queue_options(strategy, aging, weights)
-    return await apply_queues(store, {name: options}, by=by)
-
-
-async def apply_queues(
-    store: Store, queues: Mapping[str, QueueOptions], *, by: str | None = None
-) -> bool:
-    """As an app's code says it; what it does not say stays. Whether it changed anything."""
-    changed = False
-    for name, chosen in sorted(queues.items()):
-        changed |= await store.queues.configure(
-            name, strategy=chosen.strategy, aging=chosen.aging, weights=chosen.weights, by=by
-        )
-    return changed
-
-
-async def pause_queue(
-    store: Store, name: str, *, by: str | None = None, note: str | None = None
-) -> None:
-    """When this returns nothing is taken from the queue; what runs goes on."""
-    check_name("queue", name, example='"mail"')
-    await store.queues.pause(name, by=by, note=note)
-
-
-async def resume_queue(store: Store, name: str, *, by: str | None = None) -> None:
-    check_name("queue", name, example='"mail"')
-    await store.queues.resume(name, by=by)
-    store.wake(Wake(due=True))
-
-
-async def unserved_lanes(store: Store) -> list[Lane]:
-    """Lanes with ready jobs that no live worker can take: nobody serves the queue, or has the capabilities."""
-    ready = {lane for _, lane in (await store.jobs.peek()).ready}
-    workers = [one for one in await store.sessions.all() if one.live and one.kinds]
-    return sorted(
-        (
-            lane
-            for lane in ready
-            if not any(
-                lane.served_by(frozenset(one.queues), frozenset(one.capabilities))
-                for one in workers
-            )
-        ),
-        key=lambda lane: (lane.queue, lane.requires, lane.number),
-    )
 
 
 async def cancel(store: Store, id: str) -> JobState:
@@ -253,6 +201,15 @@ async def purge(store: Store, id: str, *, by: Author) -> None:
     partition = partition_of(known, store.partitions)
     if not await store.dead.purge(partition, [known], record=by.each("purge")):
         raise NotDead(id, (await get(store, id)).state)
+
+
+async def audit(
+    store: Store, *, target: str | None = None, limit: int = 100, after: str | None = None
+) -> list[Entry]:
+    """Who did what by hand, newest first: with a job, a queue, a worker or the filter that `target` names, else with
+    all. `after` is the id of the last entry seen."""
+    check_whole("limit", limit, 1, LONGEST_PAGE, example="limit=100")
+    return await store.audit.list(target=target, limit=limit, after=after)
 
 
 async def explain(store: Store, id: str, *, now: datetime) -> Explanation:
@@ -326,6 +283,14 @@ def _encode_payload(
         problem = f"has {len(encoded)} bytes, more than limits.payload, {largest}"
         raise InvalidValue("payload", problem=problem)
     return encoded
+
+
+def _changes(given: Mapping[str, Any], job: Job, payload: bytes | None) -> dict[str, Any]:
+    """What the audit log says of a change: all that was given, and of payloads what they can be told by."""
+    told: dict[str, Any] = msgspec.to_builtins(dict(given), enc_hook=str)
+    if payload is not None:
+        told |= {"payload_before": _hash(job.payload), "payload_after": _hash(payload)}
+    return told
 
 
 def _hash(payload: bytes) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from foliot import __version__, commands
+from foliot import __version__, commands, queue_commands
 from foliot.clock import Clock
 from foliot.config import Settings
 from foliot.errors import StoreUnavailable
@@ -90,7 +90,7 @@ class Life:
         )
         if self._role.registry is not None:
             await commands.announce(self._store, self._role.registry)
-            await commands.apply_queues(self._store, self._role.registry.queues, by="code")
+            await queue_commands.apply_queues(self._store, self._role.registry.queues, by="code")
         asked = self._clock.monotonic()
         await self._store.sessions.open(session, lease=own.lease)
         self._start_beating(asked)

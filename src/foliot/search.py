@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Final
 
+from foliot.checks import check_whole
 from foliot.errors import InvalidValue
 from foliot.filter import Filter, parse
 from foliot.ids import JobId, is_job_id
@@ -40,7 +41,7 @@ async def list_jobs(
 ) -> Page:
     """A page of matching jobs, newest first; `after` is the `next` of the page before."""
     wanted = to_filter(filter)
-    _check_limit(limit)
+    check_whole("limit", limit, 1, LONGEST_PAGE, example="limit=100")
     here = None if after is None else _check_after(after)
     found: list[Job] = []
     looked, window = 0, max(_FIRST_WINDOW, limit)
@@ -89,13 +90,6 @@ async def count_jobs(store: Store, filter: str | Filter = "") -> Count:
         if after is None or looked >= SEARCH_CAP:
             return Count(found, exact=after is None)
         window *= _GROWTH
-
-
-def _check_limit(limit: object) -> None:
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= LONGEST_PAGE:
-        raise InvalidValue(
-            "limit", limit, f"is not a whole number from 1 to {LONGEST_PAGE}", example="limit=100"
-        )
 
 
 def _check_after(after: object) -> JobId:

@@ -180,6 +180,50 @@ async def test_a_log_is_followed_until_the_job_has_ended(
     assert [line.rpartition(": ")[2] for line in out.splitlines()] == ["line 0", "line 1", "line 2"]
 
 
+async def test_a_job_is_changed_before_it_starts(world: World, run: Run) -> None:
+    id = await world.submit(delay=60)
+    code, out, err = run("jobs", "change", id, "--priority", "high", "--tags", "a,b", "--by", "ada")
+    assert (code, out) == (0, f"changed: {id} is scheduled\n"), err
+    job = await world.get(id)
+    assert (job.priority, job.tags) == (1, ("a", "b"))
+    assert "change by ada at" in run("jobs", "show", id)[1]
+    answer = json.loads(run("jobs", "change", id, "--in", "0s", "--queue", "mail", "--json")[1])
+    assert answer["id"] == id
+    assert (await world.get(id)).queue == "mail"
+    newest, oldest = await world.store.audit.list(target=id)
+    assert (oldest.action, oldest.detail) == ("change", {"priority": 1, "tags": ["a", "b"]})
+    assert newest.detail == {"delay": 0.0, "queue": "mail"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "says nothing to change"),
+        (["--priority", "urgent"], "is not high, medium, low"),
+        (["--priority", "10"], "priority: 10"),
+        (["--in", "soon"], "--in: 'soon'"),
+        (["--at", "2027-01-01"], "is not a time with its zone"),
+        (["--at", "2027-01-01T09:00Z", "--in", "5m"], "together"),
+        (["--payload", "[]"], "payload"),
+    ],
+)
+async def test_a_mistake_in_a_change_is_told(
+    world: World, run: Run, arguments: list[str], said: str
+) -> None:
+    id = await world.submit()
+    before = await world.get(id)
+    code, _, err = run("jobs", "change", id, *arguments)
+    assert code == 2 and said in err
+    assert await world.get(id) == before
+
+
+async def test_what_has_ended_is_not_changed(world: World, run: Run) -> None:
+    id = await bury(world)
+    code, _, err = run("jobs", "change", id, "--priority", "high")
+    assert code == 1 and "dead" in err
+    assert await world.store.audit.list() == []
+
+
 async def test_jobs_are_cancelled_by_id(world: World, run: Run) -> None:
     first, second = await world.submit(), await world.submit()
     assert run("jobs", "cancel", first, "--dry-run")[1] == "would be cancelled: 1\n"

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from foliot import bulk, commands
+from foliot import bulk, commands, queue_commands
 from foliot.author import Author
 from foliot.bulk import Bulk
 from foliot.errors import FoliotError, InvalidValue, NotDead, UnknownJob
 from foliot.ids import JobId
 from foliot.model.job import End, JobState
+from foliot.model.lane import Strategy
 from foliot.registry import define
 from support.stores import World
 
@@ -205,6 +206,26 @@ async def test_a_cancel_by_hand_is_written_down(world: World) -> None:
     [entry] = await world.store.audit.list(target=id)
     assert (entry.action, entry.actor) == ("cancel", author.name)
     assert "@" in author.name
+
+
+async def test_what_is_done_to_queues_by_hand_is_written_down(world: World) -> None:
+    author = Author(world.ids, "ada@box")
+    await queue_commands.pause_queue(world.store, "mail", by=author, note="no ink")
+    assert await queue_commands.resume_queue(world.store, "mail", by=author)
+    assert not await queue_commands.resume_queue(world.store, "mail", by=author)
+    fifo, weights = Strategy.FIFO, {"a": 2.0}
+    assert await queue_commands.configure_queue(
+        world.store, "mail", by=author, strategy=fifo, weights=weights
+    )
+    assert not await queue_commands.configure_queue(world.store, "mail", by=author, strategy=fifo)
+    entries = (await commands.audit(world.store, target="mail"))[::-1]
+    assert [(entry.action, entry.actor, entry.detail) for entry in entries] == [
+        ("pause", "ada@box", {"note": "no ink"}),
+        ("resume", "ada@box", {}),
+        ("configure", "ada@box", {"strategy": "fifo", "weights": {"a": 2.0}}),
+    ]
+    [queue] = await world.store.queues.all()
+    assert (queue.paused_at, queue.strategy, queue.updated_by) == (None, fifo, "ada@box")
 
 
 async def test_a_drain_by_hand_is_written_down(world: World) -> None:

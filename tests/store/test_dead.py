@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Sequence
 
-import psycopg
 import pytest
 
-from foliot.ids import JobId
+from foliot.ids import JobId, SessionId
 from foliot.model.audit import Deed
-from foliot.model.job import End, Extras, JobState, More
+from foliot.model.job import ClaimedJob, End, Extras, JobState, More, Outcome
+from foliot.model.lane import Lane, Strategy, lane_of
 from foliot.model.note import NewLine
+from foliot.store.port import Share
 from foliot.store.searching import Record, Retried
 from support.stores import World
 
@@ -138,23 +138,59 @@ async def test_a_job_whose_key_is_taken_stays_dead(world: World) -> None:
     assert list(retried.taken.values()) == list(retried.lanes)
 
 
-def queue_by_turns(world: World) -> None:
-    if world.place.engine == "sqlite":
-        path = world.place.settings.url.removeprefix("sqlite:///")
-        with sqlite3.connect(path) as file:
-            file.execute("INSERT INTO foliot_queues (name, strategy) VALUES ('turns', 3)")
-        file.close()
-    else:
-        with psycopg.connect(world.place.direct) as link:
-            link.execute("INSERT INTO foliot.queues (name, strategy) VALUES ('turns', 3)")
-
-
-async def test_who_has_to_be_compared_with_others_is_held_for_admission(world: World) -> None:
-    by_turns = await bury(world, queue="turns")
-    queue_by_turns(world)
-    await retry(world, by_turns)
-    job = await world.get(by_turns)
+async def test_a_job_of_a_queue_by_turns_is_held_for_its_turn(world: World) -> None:
+    id = await bury(world, queue="turns")
+    await world.store.queues.configure("turns", strategy=Strategy.ROUND_ROBIN)
+    await retry(world, id)
+    job = await world.get(id)
     assert (job.state, job.reason) == (JobState.HELD, "admission")
+    await world.store.admission.look(world.partition, limit=10)
+    assert await world.state(id) is JobState.READY
+
+
+async def test_a_job_is_placed_by_the_strategy_that_its_queue_has_now(world: World) -> None:
+    """In the lane of that strategy, where workers look for it."""
+    await world.store.queues.configure("mail", strategy=Strategy.FIFO)
+    session = await world.open_session()
+    id = await world.submit(queue="mail", priority=9)
+    [job] = await claim(world, session, "mail", Strategy.FIFO)
+    await world.end(session, job, End.BURY)
+    await world.store.queues.configure("mail", strategy=Strategy.PRIORITY)
+    low = await world.submit(queue="mail", priority=9)
+    high = await world.submit(queue="mail", priority=0)
+    world.clock.advance(1)
+    await retry(world, id)
+    claimed = await claim(world, session, "mail", Strategy.PRIORITY)
+    assert [job.id for job in claimed] == [high, low, id]
+
+
+async def claim(
+    world: World, session: SessionId, queue: str, strategy: Strategy
+) -> list[ClaimedJob]:
+    lane = Lane(lane_of(queue).number | strategy, queue)
+    cycle = await world.store.jobs.finish_and_claim(
+        world.partition, session, shares=[Share(lane, 10)], room=10
+    )
+    return cycle.claimed
+
+
+async def test_a_job_of_an_ordering_key_waits_for_those_that_are_active(world: World) -> None:
+    session = await world.open_session()
+    first, second = [await world.submit(more=More(ordering_key="k")) for _ in range(2)]
+    await world.store.admission.look(world.partition, limit=10)
+    [job] = await world.claim(session)
+    assert job.id == first
+    bury = Outcome(job.id, job.fence, End.BURY, order=("default", "k"))
+    assert await world.finish(session, bury) == []
+    [job] = await world.claim(session)
+    assert job.id == second
+    await retry(world, first)
+    assert (await world.get(first)).state is JobState.HELD
+    await world.store.admission.look(world.partition, limit=10)
+    assert (await world.get(first)).reason == "order", "the second one runs"
+    done = Outcome(job.id, job.fence, End.SUCCEED, order=("default", "k"))
+    assert await world.finish(session, done) == []
+    assert [job.id for job in await world.claim(session)] == [first]
 
 
 async def test_a_purged_job_is_gone_with_its_attempts_and_its_log(world: World) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from foliot import commands
+from foliot import commands, queue_commands
 from foliot.checks import check_queue_options
 from foliot.errors import InvalidValue
 from foliot.model.job import JobState, More
@@ -143,12 +143,12 @@ async def test_lanes_that_nobody_can_serve_are_named(world: World) -> None:
     needs = ("gpu",)
     await world.submit(lane=lane_of("default", needs).number, more=More(requires=needs))
     await world.submit()
-    assert await commands.unserved_lanes(world.store) == [
+    assert await queue_commands.unserved_lanes(world.store) == [
         lane_of("default"),
         lane_of("default", needs),
     ]
     await world.open_session()
-    assert await commands.unserved_lanes(world.store) == [lane_of("default", needs)]
+    assert await queue_commands.unserved_lanes(world.store) == [lane_of("default", needs)]
     session = NewSession(
         id=world.ids.session(),
         host="here",
@@ -160,7 +160,7 @@ async def test_lanes_that_nobody_can_serve_are_named(world: World) -> None:
         capabilities=needs,
     )
     await world.store.sessions.open(session, lease=30)
-    assert await commands.unserved_lanes(world.store) == []
+    assert await queue_commands.unserved_lanes(world.store) == []
 
 
 @pytest.mark.parametrize(
@@ -184,11 +184,11 @@ def test_a_bad_option_of_a_queue_is_refused(bad: dict[str, object]) -> None:
 
 
 async def test_a_queue_is_configured_by_name(world: World) -> None:
-    assert await commands.configure_queue(
+    assert await queue_commands.configure_queue(
         world.store, "mail", strategy="round_robin", weights={"vip": 3}, by="me"
     )
-    assert not await commands.configure_queue(world.store, "mail", strategy="round_robin")
+    assert not await queue_commands.configure_queue(world.store, "mail", strategy="round_robin")
     [queue] = await world.store.queues.all()
     assert (queue.strategy, queue.weights) == (Strategy.ROUND_ROBIN, {"vip": 3.0})
     with pytest.raises(InvalidValue):
-        await commands.configure_queue(world.store, "no/slash", strategy="fifo")
+        await queue_commands.configure_queue(world.store, "no/slash", strategy="fifo")

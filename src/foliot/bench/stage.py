@@ -20,9 +20,9 @@ from foliot.bench.sheet import Sheet
 from foliot.bench.workers import Workers
 from foliot.client.app import Foliot
 from foliot.client.function import JobFunction, Prepared
-from foliot.commands import configure_queue
 from foliot.config import Settings, StoreSettings
 from foliot.errors import FoliotError, InvalidValue, SchemaNewer, SchemaOutdated, redact
+from foliot.queue_commands import configure_queue
 from foliot.store.open import open_store, read_schema, upgrade_store
 
 PAYLOAD = 100  # bytes

@@ -39,6 +39,7 @@ COMMANDS = {
     "jobs show": ("foliot.cli.jobs:show", "Show all that is known of a job."),
     "jobs explain": ("foliot.cli.jobs:explain", "Say why a job is not running."),
     "jobs logs": ("foliot.cli.jobs:logs", "Show what a job has logged."),
+    "jobs change": ("foliot.cli.change:change", "Change a job that has not started yet."),
     "jobs cancel": ("foliot.cli.jobs:cancel", "Ask for the end of jobs."),
     "jobs retry": ("foliot.cli.dead:retry", "Try dead jobs again."),
     "dead list": ("foliot.cli.dead:list_dead", "List dead jobs by a filter."),

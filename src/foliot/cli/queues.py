@@ -7,13 +7,13 @@ from typing import Final
 
 import msgspec
 
+from foliot import queue_commands
 from foliot.author import Author
 from foliot.checks import check_name
 from foliot.cli.ask import ask
 from foliot.cli.frame import describe_order
 from foliot.cli.options import DEFAULT_OPTIONS, Options
 from foliot.cli.output import ago, print_json, print_table
-from foliot.commands import configure_queue
 from foliot.errors import InvalidValue
 from foliot.ids import Ids
 from foliot.model.job import JobState
@@ -83,17 +83,14 @@ def configure(
     author = Author(Ids(), by)
 
     async def run(store: Store) -> tuple[bool, Queue | None]:
-        changed = await configure_queue(
+        changed = await queue_commands.configure_queue(
             store,
             queue,
             strategy=strategy,
             aging=None if aging is None else _read_aging(aging),
             weights=None if weights is None else _read_weights(weights),
-            by=author.name,
+            by=author,
         )
-        if changed:
-            said = {"strategy": strategy, "aging": aging, "weights": weights}
-            await store.audit.write([author.deed("configure", queue, **said)])
         return changed, await _find(store, queue)
 
     changed, found = ask(options, run)
@@ -138,8 +135,7 @@ def pause(
     author = Author(Ids(), by)
 
     async def run(store: Store) -> Queue | None:
-        await store.queues.pause(name, by=author.name, note=note)
-        await store.audit.write([author.deed("pause", name, note=note)])
+        await queue_commands.pause_queue(store, name, by=author, note=note)
         return await _find(store, name)
 
     found = ask(options, run)
@@ -160,10 +156,8 @@ def resume(queue: str, *, by: str | None = None, options: Options = DEFAULT_OPTI
     author = Author(Ids(), by)
 
     async def run(store: Store) -> tuple[bool, Queue | None]:
-        before = await _find(store, name)
-        await store.queues.resume(name, by=author.name)
-        await store.audit.write([author.deed("resume", name)])
-        return before is not None and before.paused_at is not None, await _find(store, name)
+        was_paused = await queue_commands.resume_queue(store, name, by=author)
+        return was_paused, await _find(store, name)
 
     was_paused, found = ask(options, run)
     if not was_paused:

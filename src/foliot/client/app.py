@@ -19,7 +19,7 @@ from foliot.client.inline import InlinePortal
 from foliot.client.jobs import Jobs
 from foliot.client.portal import Portal
 from foliot.clock import Clock, SystemClock
-from foliot.commands import apply_queues, check_id
+from foliot.commands import check_id
 from foliot.config import Settings, load
 from foliot.errors import FoliotError, InvalidValue
 from foliot.ids import Ids, JobId
@@ -28,6 +28,7 @@ from foliot.model.definition import JobDefinition
 from foliot.model.job import Job, NewJob
 from foliot.model.search import Count
 from foliot.options import fill
+from foliot.queue_commands import apply_queues
 from foliot.registry import Registry, check_hook
 from foliot.search import count_jobs, list_jobs
 from foliot.serve import embed, serve

@@ -166,7 +166,7 @@ class Jobs(Protocol):
         ...
 
     async def change(
-        self, partition: int, id: JobId, change: Change
+        self, partition: int, id: JobId, change: Change, *, record: Record | None = None
     ) -> tuple[int, JobState] | None:
         """Change a job that has not started. Returns its lane number and state then; None: there is no such job, it
         runs, or it has ended. Repeating is harmless, but a delay is then counted anew."""

@@ -9,6 +9,7 @@ from typing import Protocol
 import msgspec
 
 from foliot.model.lane import Strategy
+from foliot.store.searching import Record
 
 
 class Queue(msgspec.Struct, frozen=True):
@@ -23,11 +24,24 @@ class Queue(msgspec.Struct, frozen=True):
 
 
 class Queues(Protocol):
-    async def pause(self, name: str, *, by: str | None = None, note: str | None = None) -> None:
+    """By hand, `record` says what is to be written down of a change."""
+
+    async def pause(
+        self,
+        name: str,
+        *,
+        by: str | None = None,
+        note: str | None = None,
+        record: Record | None = None,
+    ) -> None:
         """When this returns no claim takes from the queue."""
         ...
 
-    async def resume(self, name: str, *, by: str | None = None) -> None: ...
+    async def resume(
+        self, name: str, *, by: str | None = None, record: Record | None = None
+    ) -> bool:
+        """Whether it was paused."""
+        ...
 
     async def configure(
         self,
@@ -37,6 +51,7 @@ class Queues(Protocol):
         aging: float | None = None,
         weights: Mapping[str, float] | None = None,
         by: str | None = None,
+        record: Record | None = None,
     ) -> bool:
         """What is None stays as it is. What is submitted from now on goes by it; jobs that are there keep their
         order, and are served side by side with the new ones. Whether it changed anything."""

@@ -37,17 +37,22 @@ class PostgresAudit:
 
 
 async def act_by_hand(
-    connections: Transacting, steps: Sequence[Step], record: Record | None, clock: Clock
+    connections: Transacting,
+    steps: Sequence[Step],
+    record: Record | None,
+    clock: Clock,
+    *,
+    telling: int = 0,
 ) -> Rows:
-    """All steps, of which the first tells by its rows what was changed, and what is to be written down of that."""
+    """All steps, of which one is telling by its rows what was changed, and what is to be written down of that."""
     if record is None:
-        return (await connections.transact(steps))[0]
+        return (await connections.transact(steps))[telling]
 
     async def talk(ask: Ask) -> Rows:
-        first, *_ = [await ask(step) for step in steps]
-        for step in audit_steps(record([row[0] for row in first]), clock):
+        changed = [await ask(step) for step in steps][telling]
+        for step in audit_steps(record([row[0] for row in changed]), clock):
             await ask(step)
-        return first
+        return changed
 
     return await connections.converse(talk)
 

@@ -50,10 +50,10 @@ class PostgresJobs:
         await redirect(self._connections, partition, reservation, id)
 
     async def change(
-        self, partition: int, id: JobId, change: Change
+        self, partition: int, id: JobId, change: Change, *, record: Record | None = None
     ) -> tuple[int, JobState] | None:
         steps = change_steps(partition, id, change, self._now())
-        found = (await self._connections.transact(steps))[-1]
+        found = await act_by_hand(self._connections, steps, record, self._clock, telling=-1)
         return (found[0][1], JobState(found[0][2])) if found else None
 
     async def finish_and_claim(

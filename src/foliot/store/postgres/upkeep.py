@@ -17,10 +17,12 @@ from foliot.clock import Clock
 from foliot.model.lane import Strategy
 from foliot.store import rows
 from foliot.store.port import Grade
+from foliot.store.postgres.audit import act_by_hand
 from foliot.store.postgres.connection import Connections, Step, Values
 from foliot.store.postgres.failures import translate
 from foliot.store.postgres.keys import prune_keys
 from foliot.store.queueing import Queue
+from foliot.store.searching import Record
 from foliot.store.sql import load_statements
 
 SQL: Final = load_statements("foliot.store.postgres", "upkeep.sql")
@@ -43,12 +45,21 @@ class PostgresQueues:
         self._connections = connections
         self._clock = clock
 
-    async def pause(self, name: str, *, by: str | None = None, note: str | None = None) -> None:
+    async def pause(
+        self,
+        name: str,
+        *,
+        by: str | None = None,
+        note: str | None = None,
+        record: Record | None = None,
+    ) -> None:
         values: Values = {"name": name, "by": by, "note": note, "now": self._clock.now_for_store()}
-        await self._connections.transact([Step(SQL["pause_queue"], values)])
+        await self._change("pause_queue", values, record)
 
-    async def resume(self, name: str, *, by: str | None = None) -> None:
-        await self._connections.transact([Step(SQL["resume_queue"], {"name": name, "by": by})])
+    async def resume(
+        self, name: str, *, by: str | None = None, record: Record | None = None
+    ) -> bool:
+        return await self._change("resume_queue", {"name": name, "by": by}, record)
 
     async def configure(
         self,
@@ -58,6 +69,7 @@ class PostgresQueues:
         aging: float | None = None,
         weights: Mapping[str, float] | None = None,
         by: str | None = None,
+        record: Record | None = None,
     ) -> bool:
         values: Values = {
             "name": name,
@@ -66,12 +78,15 @@ class PostgresQueues:
             "weights": None if weights is None else rows.weights_text(weights),
             "by": by,
         }
-        [changed] = await self._connections.transact([Step(SQL["configure_queue"], values)])
-        return bool(changed)
+        return await self._change("configure_queue", values, record)
 
     async def all(self) -> list[Queue]:
         found = await self._connections.read(SQL["list_queues"], {})
         return [rows.queue(row, rows.as_is) for row in found]
+
+    async def _change(self, name: str, values: Values, record: Record | None) -> bool:
+        steps = [Step(SQL[name], values)]
+        return bool(await act_by_hand(self._connections, steps, record, self._clock))
 
 
 class PostgresUpkeep:

@@ -63,10 +63,13 @@ class SqliteJobs:
         await redirect(self._connections, partition, reservation, id)
 
     async def change(
-        self, partition: int, id: JobId, change: Change
+        self, partition: int, id: JobId, change: Change, *, record: Record | None = None
     ) -> tuple[int, JobState] | None:
         def run(connection: Connection) -> Rows:
-            return change_job(connection, partition, id, change, self._now())
+            now = self._now()
+            found = change_job(connection, partition, id, change, now)
+            write_record(connection, record, [row[0] for row in found], now=now)
+            return found
 
         found = await self._connections.transact(run)
         return (found[0][1], JobState(found[0][2])) if found else None

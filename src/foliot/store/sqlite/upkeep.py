@@ -12,6 +12,8 @@ from foliot.model.lane import Strategy
 from foliot.store import rows
 from foliot.store.port import Grade
 from foliot.store.queueing import Queue
+from foliot.store.searching import Record
+from foliot.store.sqlite.audit import write_record
 from foliot.store.sqlite.batches import Values, execute, load_parts
 from foliot.store.sqlite.connection import Connections
 from foliot.store.sqlite.keys import prune_keys
@@ -25,17 +27,20 @@ class SqliteQueues:
         self._connections = connections
         self._clock = clock
 
-    async def pause(self, name: str, *, by: str | None = None, note: str | None = None) -> None:
-        def run(connection: Connection) -> None:
-            now = store_now(self._clock)
-            values: Values = {"name": name, "by": by, "note": note, "now": now}
-            execute(connection, SQL["pause_queue"], values)
+    async def pause(
+        self,
+        name: str,
+        *,
+        by: str | None = None,
+        note: str | None = None,
+        record: Record | None = None,
+    ) -> None:
+        await self._change("pause_queue", {"name": name, "by": by, "note": note}, record)
 
-        await self._connections.transact(run)
-
-    async def resume(self, name: str, *, by: str | None = None) -> None:
-        values: Values = {"name": name, "by": by}
-        await self._connections.transact(lambda c: execute(c, SQL["resume_queue"], values))
+    async def resume(
+        self, name: str, *, by: str | None = None, record: Record | None = None
+    ) -> bool:
+        return await self._change("resume_queue", {"name": name, "by": by}, record)
 
     async def configure(
         self,
@@ -45,6 +50,7 @@ class SqliteQueues:
         aging: float | None = None,
         weights: Mapping[str, float] | None = None,
         by: str | None = None,
+        record: Record | None = None,
     ) -> bool:
         values: Values = {
             "name": name,
@@ -53,14 +59,20 @@ class SqliteQueues:
             "weights": None if weights is None else rows.weights_text(weights),
             "by": by,
         }
-        changed = await self._connections.transact(
-            lambda c: execute(c, SQL["configure_queue"], values)
-        )
-        return bool(changed)
+        return await self._change("configure_queue", values, record)
 
     async def all(self) -> list[Queue]:
         found = await self._connections.read(lambda c: execute(c, SQL["list_queues"], {}))
         return [rows.queue(row, from_microseconds) for row in found]
+
+    async def _change(self, name: str, values: Values, record: Record | None) -> bool:
+        def run(connection: Connection) -> bool:
+            now = store_now(self._clock)
+            changed = execute(connection, SQL[name], {**values, "now": now})
+            write_record(connection, record, [row[0] for row in changed], now=now)
+            return bool(changed)
+
+        return await self._connections.transact(run)
 
 
 class SqliteUpkeep:

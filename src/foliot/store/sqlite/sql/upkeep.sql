@@ -3,11 +3,13 @@
 -- name: pause_queue
 INSERT INTO foliot_queues (name, paused_at, paused_by, note) VALUES (:name, :now, :by, :note)
 ON CONFLICT (name) DO UPDATE SET paused_at = coalesce(foliot_queues.paused_at, excluded.paused_at),
-    paused_by = excluded.paused_by, note = excluded.note;
+    paused_by = excluded.paused_by, note = excluded.note
+RETURNING name;
 
 -- name: resume_queue
 UPDATE foliot_queues SET paused_at = NULL, paused_by = NULL, note = NULL, updated_by = coalesce(:by, updated_by)
-WHERE name = :name;
+WHERE name = :name AND paused_at IS NOT NULL
+RETURNING name;
 
 -- name: configure_queue
 INSERT INTO foliot_queues (name, strategy, aging, weights, updated_by)

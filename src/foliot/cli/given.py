@@ -1,0 +1,45 @@
+"""What is typed for a time, a wait or a priority."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from foliot.errors import InvalidValue
+from foliot.model.job import Priority
+from foliot.units import read_duration
+
+
+def read_wait(field: str, text: str | None) -> float | None:
+    """Seconds, of a text like 10m."""
+    if text is None:
+        return None
+    try:
+        return read_duration(text)
+    except ValueError as error:
+        raise InvalidValue(field, text, str(error), example=f"{field} 10m") from None
+
+
+def read_time(field: str, text: str | None) -> datetime | None:
+    """A time with its zone."""
+    if text is None:
+        return None
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        time = None
+    if time is None or time.tzinfo is None:
+        example = f"{field} 2027-01-01T09:00+01:00"
+        raise InvalidValue(field, text, "is not a time with its zone", example=example)
+    return time
+
+
+def read_priority(text: str | None) -> int | None:
+    """high, medium, low, or a number."""
+    if text is None:
+        return None
+    if text.upper() in Priority.__members__:
+        return int(Priority[text.upper()])
+    if not text.isascii() or not text.isdigit():
+        problem = "is not high, medium, low or a number from 0 to 9"
+        raise InvalidValue("priority", text, problem, example="--priority high")
+    return int(text)
