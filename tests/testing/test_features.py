@@ -41,6 +41,36 @@ def test_options_are_found_by_the_names_they_were_given_by(
     foliot.assert_submitted(pack, tags=["vip"], idempotency_key="order-1", state="succeeded")
 
 
+def test_a_debounced_job_runs_once_when_it_is_quiet(foliot: Harness, foliot_app: Foliot) -> None:
+    seen = []
+
+    @foliot_app.job
+    def index(page: int) -> None:
+        seen.append(page)
+
+    for page in range(3):
+        index.options(key="site", key_mode="debounce", delay=60).submit(page)
+        foliot.advance(40)
+    assert seen == []
+    foliot.advance(20)
+    assert seen == [2]
+    foliot.assert_submitted(index, count=1)
+
+
+def test_an_idempotency_key_counts_by_the_clock_of_the_test(
+    foliot: Harness, foliot_app: Foliot
+) -> None:
+    @foliot_app.job
+    def pay(order: int) -> int:
+        return order
+
+    handles = [pay.options(idempotency_key="order-1").submit(1) for _ in range(2)]
+    foliot.run_until_idle()
+    handles.append(pay.options(idempotency_key="order-1").submit(1))
+    assert len({handle.id for handle in handles}) == 1
+    foliot.assert_submitted(pay, count=1)
+
+
 def test_every_capability_is_there(foliot: Harness, foliot_app: Foliot) -> None:
     @foliot_app.job(requires={"gpu", "region:eu"})
     def train() -> str:
