@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from foliot import commands
+from foliot import commands, queue_commands
 from foliot.model.job import End, JobState, More, Outcome
 from foliot.model.lane import lane_of
 from foliot.registry import define
@@ -92,7 +92,7 @@ async def test_a_job_put_off_while_nobody_knew_its_kind_does_not_start_early(wor
 async def test_a_job_moved_to_a_queue_of_turns_while_it_was_held_waits_for_its_turn(
     world: World,
 ) -> None:
-    await commands.configure_queue(world.store, "turns", strategy="round_robin")
+    await queue_commands.configure_queue(world.store, "turns", strategy="round_robin")
     session = await world.open_session()
     job = await world.run(session)
     await world.finish(session, world.outcome(job, End.HOLD))
