@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import traceback
 from pathlib import Path
 from threading import Event
 from types import ModuleType
 from typing import Any
 
-from foliot.errors import InvalidValue
+from foliot.errors import FoliotError, InvalidValue
 from foliot.registry import Registry
 
 _EXAMPLE = "myproject.jobs:app"
@@ -29,8 +30,20 @@ def load_app(target: str) -> Any:
         module = _load_script(Path(name)) if name.endswith(".py") else _load_module(name, target)
         # The registry of an app imports the modules that it includes.
         return _named_app(module, attribute, target) if attribute else _only_app(module, target)
+    except FoliotError:
+        raise
+    except Exception as error:
+        raise FoliotError(f"{name} cannot be imported\n{_told(error)}") from error
     finally:
         _IMPORTING.clear()
+
+
+def _told(error: Exception) -> str:
+    """The traceback without how we came to import it: what is left is the user's own code."""
+    told = traceback.TracebackException.from_exception(error)
+    ours = (__file__, importlib.__file__, "<frozen ")
+    told.stack[:] = [frame for frame in told.stack if not frame.filename.startswith(ours)]
+    return "".join(told.format()).rstrip()
 
 
 def importing() -> bool:

@@ -121,3 +121,24 @@ def test_a_full_disk_is_said_in_one_line() -> None:
         )
     assert answer.returncode == 1
     assert answer.stderr == "error: the output cannot be written: the disk is full\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("def (\n", "SyntaxError: "),
+        ("import nowhere_to_be_found\n", "No module named 'nowhere_to_be_found'"),
+        ("def halve():\n    return 1 / 0\nhalve()\n", "line 2, in halve"),
+    ],
+)
+def test_an_app_that_cannot_be_imported_shows_the_users_own_lines(
+    code: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "broken_shop.py"
+    script.write_text(code)
+    assert main(["check", f"{script}:app", "--url", f"sqlite:///{tmp_path}/foliot.db"]) == 1
+    shown = capsys.readouterr().err
+    assert shown.startswith(f"error: {script} cannot be imported\n")
+    assert said in shown
+    assert "foliot/target.py" not in shown
+    assert "importlib" not in shown

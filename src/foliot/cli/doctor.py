@@ -69,9 +69,8 @@ def find(grade: Grade, sessions: list[Session]) -> Iterator[Finding]:
 def _connection(grade: Grade) -> Finding:
     hears = "wake-ups are heard" if grade.listening else "no wake-ups: polling only"
     advice = "" if grade.listening else "set store.listen_url to the server itself"
-    return Finding(
-        "ok" if grade.listening else "look", "connection", f"{grade.pooler}, {hears}", advice
-    )
+    way = "a file of this machine" if grade.pooler == "none" else grade.pooler
+    return Finding("ok" if grade.listening else "look", "connection", f"{way}, {hears}", advice)
 
 
 def _queue(grade: Grade) -> Iterator[Finding]:
