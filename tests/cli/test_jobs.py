@@ -233,6 +233,13 @@ async def test_jobs_are_cancelled_by_id(world: World, run: Run) -> None:
     assert "cancel by ada at" in run("jobs", "show", first)[1]
 
 
+async def test_what_has_ended_is_not_said_to_be_cancelled(world: World, run: Run) -> None:
+    id = await bury(world)
+    code, out, err = run("jobs", "cancel", id)
+    assert (code, out) == (1, "cancelled: 0\n")
+    assert err == f"refused: {id}: job {id} is dead already\n"
+
+
 async def test_dead_jobs_are_retried_and_purged_by_id(world: World, run: Run) -> None:
     first, second = await bury(world), await bury(world)
     ready = await world.submit()

@@ -14,6 +14,7 @@ from foliot.cli.selection import DEFAULT_SELECTION, Selection, Words, read_filte
 from foliot.cli.shape import job_to_json, print_job, print_jobs, print_line
 
 if TYPE_CHECKING:
+    from foliot.author import Author
     from foliot.store.port import Store
 
 _LOOK = 0.5  # seconds between two looks at a log that is followed
@@ -128,9 +129,18 @@ def cancel(
     ids
         Their ids, or the beginnings of them.
     """
-    from foliot import commands
+    return act_on(ids, "cancel", _cancel, selection=selection, options=options)
 
-    return act_on(ids, "cancel", commands.cancel_by_hand, selection=selection, options=options)
+
+async def _cancel(store: Store, id: str, *, by: Author) -> None:
+    """To cancel what is cancelled changes nothing; to say so of what ended otherwise would be untrue."""
+    from foliot import commands
+    from foliot.errors import FoliotError
+    from foliot.model.job import JobState
+
+    state = await commands.cancel_by_hand(store, id, by=by)
+    if state.final and state is not JobState.CANCELLED:
+        raise FoliotError(f"job {id} is {state.value} already")
 
 
 def explain(id: str, *, options: Options = DEFAULT_OPTIONS) -> None:
