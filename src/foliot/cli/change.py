@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from foliot.cli.ask import ask
 from foliot.cli.given import read_priority, read_time, read_wait
-from foliot.cli.options import DEFAULT_OPTIONS, Options
+from foliot.cli.options import DEFAULT_OPTIONS, OptionalWhole, Options
 from foliot.cli.output import print_json
 from foliot.cli.selection import resolve
 from foliot.errors import InvalidValue
@@ -28,7 +28,7 @@ def change(
     payload: str | None = None,
     tags: str | None = None,
     timeout: str | None = None,
-    max_attempts: int | None = None,
+    max_attempts: OptionalWhole = None,
     expires: str | None = None,
     by: str | None = None,
     options: Options = DEFAULT_OPTIONS,
