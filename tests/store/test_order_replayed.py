@@ -210,7 +210,7 @@ async def test_jobs_of_a_key_run_one_at_a_time_in_their_order(
             if number % 8 == 7:
                 await trouble.lose_a_session()
         await trouble.come_to_rest()
-        assert check(events()) > 20
+        assert check(events()) > 5  # claims that were replayed
     assert all(state.final for state in await world.count())
     assert JobState.SUCCEEDED in await world.count()
 
