@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +24,8 @@ from foliot import (
     current_job,
 )
 from foliot.errors import Cancel, InvalidValue, JobCancelled, JobFailed, ResultTimeout, UnknownJob
+from foliot.ids import JobId
+from foliot.model.job import NewJob
 
 StartWorker = Callable[[], None]
 
@@ -443,7 +445,9 @@ class TestThePortal:
         asyncio.run(asyncio.wait_for(main(), 30))
         assert work.submit(100).status() is JobState.READY
 
-    def test_close_tells_those_who_wait_and_the_app_opens_again(self, tmp_path: Path) -> None:
+    def test_close_tells_those_who_wait_and_the_app_opens_again(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         app = Foliot("postgresql://nobody@127.0.0.1:1/nowhere")
 
         @app.job
@@ -457,22 +461,31 @@ class TestThePortal:
             except FoliotError as error:
                 errors.append(error)
 
-        def close_until_told(thread: threading.Thread) -> None:
-            """One that had not got as far as to wait opens the app again: it is told the next time."""
-            while thread.is_alive():
-                app.close()
-                thread.join(0.1)
+        waiting = threading.Semaphore(0)
+        hand_over = app._portal.submit
 
+        def count(jobs: Sequence[NewJob]) -> Future[list[JobId]]:
+            future = hand_over(jobs)
+            waiting.release()
+            return future
+
+        monkeypatch.setattr(app._portal, "submit", count)
         threads = [threading.Thread(target=submit) for _ in range(3)]
         for thread in threads:
             thread.start()
+        for _ in threads:
+            assert waiting.acquire(timeout=20)
+        app.close()
         for thread in threads:
-            close_until_told(thread)
+            thread.join(20)
+            assert not thread.is_alive()
         assert len(errors) == 3
         again = threading.Thread(target=submit)
         again.start()
-        close_until_told(again)
-        assert len(errors) == 4
+        assert waiting.acquire(timeout=20)
+        app.close()
+        again.join(20)
+        assert not again.is_alive()
 
     def test_a_result_that_misses_the_annotation_is_told(
         self, app: Foliot, start_worker: StartWorker
