@@ -1,9 +1,11 @@
-"""Slots and a cycle by themselves, on a clock that stands still."""
+"""Slots and a cycle by themselves, on a clock that stands still; and workers with child processes on each store."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,8 @@ from foliot.testing.clock import ManualClock
 from foliot.worker.context import Place, State
 from foliot.worker.notes import Notes
 from foliot.worker.slots import Slots
+from support.stores import Databases
+from worker.shop import Shop
 
 
 class Bench:
@@ -72,3 +76,49 @@ async def benches(clock: ManualClock) -> AsyncIterator[MakeBench]:
 async def make_bench(clock: ManualClock) -> AsyncIterator[MakeBench]:
     async with benches(clock) as make:
         yield make
+
+
+MakeShop = Callable[..., Shop]
+
+
+@contextmanager
+def fresh_url(engine: str, folder: Path, request: pytest.FixtureRequest) -> Iterator[str]:
+    if engine == "sqlite":
+        yield f"sqlite:///{folder}/foliot.db"
+        return
+    databases: Databases = request.getfixturevalue("databases")
+    with asyncio.Runner() as runner:
+        borrowed = databases.borrow(1)
+        yield databases.server.url(runner.run(borrowed.__aenter__()))
+        runner.run(borrowed.__aexit__(None, None, None))
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def engine(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def shop(
+    engine: str, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Shop]:
+    """Shared: its children are warm, and a test leaves nothing that another would see."""
+    with fresh_url(engine, tmp_path_factory.mktemp("shop"), request) as url:
+        shop = Shop(url)
+        yield shop
+        shop.close()
+
+
+@pytest.fixture
+def make_shop(engine: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[MakeShop]:
+    """One with settings of its own."""
+    with fresh_url(engine, tmp_path, request) as url:
+        made: list[Shop] = []
+
+        def make(**settings: Any) -> Shop:
+            made.append(Shop(url, **settings))
+            return made[-1]
+
+        yield make
+        for shop in made:
+            shop.close()

@@ -132,6 +132,25 @@ def stubborn_softly() -> None:
             time.sleep(60)
 
 
+def chat(size: int) -> str:
+    """Says more than the line to the worker holds, again and again."""
+    words = "x" * size
+    try:
+        while True:
+            current_job().progress(0.5, words)
+    except SoftTimeout:
+        return "told"
+
+
+def chat_by_logging(size: int) -> str:
+    words = "x" * size
+    try:
+        while True:
+            log.info(words)
+    except SoftTimeout:
+        return "told"
+
+
 def careless() -> None:
     time.sleep(60)
 
@@ -238,6 +257,8 @@ class Isolated:
         self.tidy_here = app.job(kind="tidy_here", soft_timeout=0.2)(tidy_async)
         self.tidy_group = app.job(soft_timeout=0.2)(tidy_group)
         self.stubborn_softly = app.job(**child, soft_timeout=0.1, timeout=0.5)(stubborn_softly)
+        self.chat = app.job(**child, soft_timeout=0.1, timeout=5)(chat)
+        self.chat_by_logging = app.job(**child, soft_timeout=0.1, timeout=5)(chat_by_logging)
         self.careless = app.job(**child, soft_timeout=0.2)(careless)
         told: dict[str, Any] = {"timeout": 30, "queue": "facts", "tags": ["vip"]}
         self.facts = app.job(executor="process", **told)(facts)

@@ -6,8 +6,6 @@ import asyncio
 import logging
 import os
 import signal
-import threading
-from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,70 +13,19 @@ from typing import Any
 import pytest
 
 from foliot import JobCancelled, JobFailed, JobState
-from foliot.config import LimitSettings, Settings, StoreSettings, WorkerSettings
 from foliot.life import Role
 from foliot.process import Process
 from support.fleet import alive, children_of, eventually
+from worker.conftest import MakeShop
 from worker.isolated import MIB, Isolated
+from worker.shop import Shop
 
-TARGET = str(Path(__file__).with_name("isolated.py"))
 GIB = 1 << 30
 
 
-class Shop:
-    """The jobs, and a worker for them in a thread of this process."""
-
-    def __init__(self, folder: Path, **worker: Any) -> None:
-        self.folder = folder
-        settings = Settings(
-            store=StoreSettings(url=f"sqlite:///{folder}/foliot.db"),
-            worker=WorkerSettings(**{"cancel_grace": 0.5, "poll": 0.05, **worker}),
-            limits=LimitSettings(log_lines=5, log_line=20),
-        )
-        self.jobs = Isolated(settings.store.url)
-        ready = threading.Event()
-        found: list[tuple[asyncio.AbstractEventLoop, Process]] = []
-
-        async def main() -> None:
-            app = self.jobs.app
-            role = Role(app.registry, target=TARGET)
-            process = Process(role, settings, clock=app.clock, ids=app.ids)
-            found.append((asyncio.get_running_loop(), process))
-            ready.set()
-            await process.run()
-
-        self._thread = threading.Thread(target=lambda: asyncio.run(main()))
-        self._thread.start()
-        ready.wait()
-        self._loop, self.process = found[0]
-
-    def note(self, name: str = "note") -> Path:
-        return self.folder / name
-
-    def close(self) -> None:
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self.process.stop)
-        self._thread.join(30)
-        self.jobs.app.close()
-        assert not self._thread.is_alive()
-
-
 @pytest.fixture
-def make_shop(tmp_path: Path) -> Iterator[Callable[..., Shop]]:
-    made: list[Shop] = []
-
-    def make(**worker: Any) -> Shop:
-        made.append(Shop(tmp_path, **worker))
-        return made[-1]
-
-    yield make
-    for shop in made:
-        shop.close()
-
-
-@pytest.fixture
-def shop(make_shop: Callable[..., Shop]) -> Shop:
-    return make_shop()
+def note(tmp_path: Path) -> Path:
+    return tmp_path / "note"
 
 
 def reason_of(handle: Any) -> tuple[str | None, str | None]:
@@ -100,9 +47,9 @@ def test_children_are_used_again(shop: Shop) -> None:
     assert shop.jobs.who_here.submit().result(timeout=30) == os.getpid()
 
 
-def test_several_children_run_jobs_at_the_same_time(make_shop: Callable[..., Shop]) -> None:
+def test_several_children_run_jobs_at_the_same_time(make_shop: MakeShop, tmp_path: Path) -> None:
     shop = make_shop(children=3)
-    notes = [shop.note(str(number)) for number in range(3)]
+    notes = [tmp_path / str(number) for number in range(3)]
     handles = [shop.jobs.polite.submit(str(note)) for note in notes]
     for note in notes:
         eventually(note.exists)
@@ -111,9 +58,11 @@ def test_several_children_run_jobs_at_the_same_time(make_shop: Callable[..., Sho
 
 
 @pytest.mark.parametrize("how", ["hog", "hog_shared", "hog_elsewhere"])
-def test_memory_beyond_the_limit_ends_the_attempt_and_no_other(shop: Shop, how: str) -> None:
-    neighbour = shop.jobs.polite.submit(str(shop.note()))
-    eventually(shop.note().exists)
+def test_memory_beyond_the_limit_ends_the_attempt_and_no_other(
+    shop: Shop, note: Path, how: str
+) -> None:
+    neighbour = shop.jobs.polite.submit(str(note))
+    eventually(note.exists)
     reason, error = reason_of(getattr(shop.jobs, how).submit(GIB))
     assert reason == "memory_exceeded", error
     assert error is not None and "256 MiB" in error
@@ -127,9 +76,9 @@ def test_memory_within_the_limit_is_no_matter_and_none_is_limited_without(shop: 
     assert shop.jobs.who.submit().result(timeout=30)
 
 
-def test_a_timeout_kills_the_whole_process_group(shop: Shop) -> None:
-    handle = shop.jobs.sleep.submit(str(shop.note()))
-    group = pids(shop.note())
+def test_a_timeout_kills_the_whole_process_group(shop: Shop, note: Path) -> None:
+    handle = shop.jobs.sleep.submit(str(note))
+    group = pids(note)
     reason, error = reason_of(handle)
     assert reason == "timed_out"
     assert error is not None and "its process was killed" in error
@@ -137,9 +86,11 @@ def test_a_timeout_kills_the_whole_process_group(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("how", ["signal", "0"])
-def test_a_child_that_dies_is_a_loss_and_the_third_is_the_end(shop: Shop, how: str) -> None:
-    neighbour = shop.jobs.polite.submit(str(shop.note()))
-    eventually(shop.note().exists)
+def test_a_child_that_dies_is_a_loss_and_the_third_is_the_end(
+    shop: Shop, note: Path, how: str
+) -> None:
+    neighbour = shop.jobs.polite.submit(str(note))
+    eventually(note.exists)
     handle = shop.jobs.die.submit(how)
     reason, error = reason_of(handle)
     assert reason == "worker_lost"
@@ -149,14 +100,14 @@ def test_a_child_that_dies_is_a_loss_and_the_third_is_the_end(shop: Shop, how: s
     neighbour.cancel()
 
 
-def test_a_child_that_is_killed_from_outside_gives_its_job_back(shop: Shop) -> None:
-    handle = shop.jobs.polite.submit(str(shop.note()))
-    eventually(shop.note().exists)
-    shop.note().unlink()
+def test_a_child_that_is_killed_from_outside_gives_its_job_back(shop: Shop, note: Path) -> None:
+    handle = shop.jobs.polite.submit(str(note))
+    eventually(note.exists)
+    note.unlink()
     for pid in children_of(os.getpid()):
         if str(pid) in _children_of_pool(shop):
             os.kill(pid, signal.SIGKILL)
-    eventually(shop.note().exists)
+    eventually(note.exists)
     handle.cancel()
     with pytest.raises(JobCancelled):
         handle.result(timeout=30)
@@ -174,20 +125,20 @@ def _children_of_pool(shop: Shop) -> set[str]:
 
 
 @pytest.mark.parametrize("kind", ["polite", "polite_async"])
-def test_a_cancelled_job_is_told_and_ends_by_itself(shop: Shop, kind: str) -> None:
-    handle = getattr(shop.jobs, kind).submit(str(shop.note()))
-    eventually(shop.note().exists)
+def test_a_cancelled_job_is_told_and_ends_by_itself(shop: Shop, note: Path, kind: str) -> None:
+    handle = getattr(shop.jobs, kind).submit(str(note))
+    eventually(note.exists)
     handle.cancel()
     with pytest.raises(JobCancelled, match="requested"):
         handle.result(timeout=30)
-    assert shop.note().read_text() == "told"
+    assert note.read_text() == "told"
     [attempt] = handle.attempts()
     assert (attempt.outcome, attempt.error) == ("cancelled", "it was asked to end, and did")
 
 
-def test_one_that_does_not_listen_is_killed_after_the_grace(shop: Shop) -> None:
-    handle = shop.jobs.rude.submit(str(shop.note()))
-    eventually(shop.note().exists)
+def test_one_that_does_not_listen_is_killed_after_the_grace(shop: Shop, note: Path) -> None:
+    handle = shop.jobs.rude.submit(str(note))
+    eventually(note.exists)
     handle.cancel()
     with pytest.raises(JobCancelled, match="requested"):
         handle.result(timeout=30)
@@ -199,6 +150,18 @@ def test_one_that_does_not_listen_is_killed_after_the_grace(shop: Shop) -> None:
 @pytest.mark.parametrize("kind", ["tidy", "tidy_async", "tidy_here", "tidy_group"])
 def test_at_its_soft_timeout_a_function_is_told(shop: Shop, kind: str) -> None:
     assert getattr(shop.jobs, kind).submit().result(timeout=30) == "tidied up"
+
+
+@pytest.mark.parametrize("kind", ["chat", "chat_by_logging"])
+def test_a_function_that_talks_all_the_time_is_told_between_its_words(
+    make_shop: MakeShop, kind: str
+) -> None:
+    """What it says is never cut in the middle, and what it is told is not lost in `logging`."""
+    shop = make_shop(log_line=MIB, children=1)
+    handles = [getattr(shop.jobs, kind).submit(10 * MIB) for _ in range(3)]
+    told = [handle.result(timeout=30) for handle in handles]
+    assert told == ["told"] * 3
+    assert [len(handle.attempts()) for handle in handles] == [0] * 3
 
 
 def test_a_soft_timeout_that_is_not_caught_ends_the_attempt(shop: Shop) -> None:
@@ -246,7 +209,8 @@ def test_current_job_knows_the_same_everywhere(
     }
     assert session == shop.process.session
     asynchronous = kind in ("facts_async", "facts_on_loop")
-    assert trail == ([f"async {kind}"] if asynchronous else [f"outer {kind}", "inner"])
+    around = [f"async {kind}"] if asynchronous else [f"outer {kind}", "inner"]
+    assert trail[-len(around) :] == around
     eventually(lambda: len(handle.logs()) >= 2)
     lines = handle.logs()
     assert [(line.level, line.logger, line.message) for line in lines] == [
@@ -272,7 +236,7 @@ def test_failures_are_judged_where_they_happen(shop: Shop) -> None:
         handle.result(timeout=30)
 
 
-def test_a_child_is_replaced_after_its_share_of_jobs(make_shop: Callable[..., Shop]) -> None:
+def test_a_child_is_replaced_after_its_share_of_jobs(make_shop: MakeShop) -> None:
     shop = make_shop(recycle_jobs=3, children=1)
     found = [shop.jobs.who.submit().result(timeout=30) for _ in range(6)]
     assert len(set(found[:3])) == len(set(found[3:])) == 1
@@ -280,7 +244,7 @@ def test_a_child_is_replaced_after_its_share_of_jobs(make_shop: Callable[..., Sh
 
 
 def test_children_shut_down_in_good_order(
-    make_shop: Callable[..., Shop], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    make_shop: MakeShop, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     note = tmp_path / "ends"
     monkeypatch.setenv("SHUTDOWN_NOTE", str(note))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from foliot.errors import Cancel, SoftTimeout
 from foliot.worker.context import CURRENT
 
 
@@ -36,6 +37,8 @@ class JobLines(logging.Handler):
             return
         try:
             current.add_line(record.levelno, record.name, self.format(record))
+        except (SoftTimeout, Cancel):
+            raise  # what the job's function is told
         except Exception:  # noqa: BLE001 - logging reports it in its own way and must not fail the job
             self.handleError(record)
 

@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from queue import SimpleQueue
 from types import FrameType
 from typing import Any, Final
@@ -57,6 +58,7 @@ from foliot.worker.success import success
 from foliot.worker.transaction import Desk
 
 _REQUESTED: Final = "requested"
+_AGAIN: Final = 0.01  # seconds until a job is told once more what it could not hear
 
 
 class Line:
@@ -102,14 +104,16 @@ class Child:
         self._ids = Ids(clock=self._clock)
         self._queues: dict[int, str] = {}
         self.state = State()
-        notes = ChildNotes(setup.settings, self._clock, line)
+        notes = ChildNotes(setup.settings, self._clock, line, hear=self._hear)
         self._desk = Desk(
             setup.settings, setup.session, clock=self._clock, ids=self._ids, tell=_ignore
         )
         self._place = Place(setup.session, self._clock, notes, self._queues, self.state, self._desk)
         self._lock = threading.Lock()
         self._current: CurrentJob | None = None
+        self._loops = False  # whether the current job runs on the event loop
         self._task: Interruptible | None = None
+        self._early: BaseException | None = None  # for a task that is about to begin
         self._error: BaseException | None = None
 
     def run(self, call: Call) -> Outcome:
@@ -121,17 +125,16 @@ class Child:
         current.begin()
         CURRENT.set(current)
         try:
-            with self._lock:
-                self._current = current
             try:
+                self._be_told(current, loops=recipe.definition.is_async)
                 result = self._call(recipe, current, job)
             finally:
-                with self._lock:
-                    self._current = self._error = None
+                self._be_told(None)
             if current.settled:
                 return settled(job)
             return success(job, result, limit=self._settings.limits.result)
         except BaseException as error:  # noqa: BLE001 - whatever it raises is how the attempt ended
+            self._be_told(None)  # it may have been told while it was about to end
             if current.settled:
                 return settled(job, error)
             return self._failed(job, recipe, Requested() if _is_told(current, error) else error)
@@ -146,21 +149,45 @@ class Child:
                 current.timed_out = True
             else:
                 current.cancelled = True
-            error: BaseException = SoftTimeout() if message.softly else Cancel(_REQUESTED)
-            if self._task is not None:
-                own = SoftCancel() if message.softly else asyncio.CancelledError()
-                self._runner.get_loop().call_soon_threadsafe(self._task.throw, own)
+            if self._loops:
+                self._throw(SoftCancel() if message.softly else asyncio.CancelledError())
                 return
-            self._error = error
-        os.kill(os.getpid(), signal.SIGTERM)
+            error = self._error = SoftTimeout() if message.softly else Cancel(_REQUESTED)
+        threading.Thread(target=self._insist, args=(error,), daemon=True).start()
 
-    def on_signal(self, _number: int, _: FrameType | None) -> None:
+    def on_signal(self, _number: int, frame: FrameType | None) -> None:
         """In the main thread, in the middle of whatever the job does."""
-        # Without one it was for a job that has just ended, or from outside: whoever stops all processes of a service
-        # at once means the worker, and that one knows how long its jobs may take.
-        error, self._error = self._error, None
-        if error is not None:
-            raise error
+        # Without an error it was for a job that has just ended, or from outside: whoever stops all processes of a
+        # service at once means the worker, and that one knows how long its jobs may take.
+        if not _must_not_be_cut(frame):
+            self._hear()
+
+    def _hear(self) -> None:
+        """Where the job's function can be told something, it is."""
+        if threading.current_thread() is threading.main_thread():
+            error, self._error = self._error, None
+            if error is not None:
+                raise error
+
+    def _be_told(self, current: CurrentJob | None, *, loops: bool = False) -> None:
+        """Whom `stop` is for from now on."""
+        with self._lock:
+            self._current, self._loops = current, loops
+            self._error = self._early = None
+
+    def _throw(self, error: BaseException) -> None:
+        """Never by a signal: that would leave the event loop in the middle of a step, with the task still in it."""
+        if self._task is None:
+            self._early = error
+        else:
+            self._runner.get_loop().call_soon_threadsafe(self._task.throw, error)
+
+    def _insist(self, error: BaseException) -> None:
+        """Until the job has heard it, or has ended."""
+        pause = threading.Event()
+        while self._error is error:
+            os.kill(os.getpid(), signal.SIGTERM)
+            pause.wait(_AGAIN)
 
     def _call(self, recipe: Recipe, current: CurrentJob, job: ClaimedJob) -> Any:
         limited = recipe.definition.memory
@@ -184,6 +211,8 @@ class Child:
         task = Interruptible(recipe.invoke(current, job))
         with self._lock:
             self._task = task
+            if self._early is not None:
+                asyncio.get_running_loop().call_soon(task.throw, self._early)
         try:
             return await task
         finally:
@@ -199,11 +228,22 @@ class Child:
 
 
 class ChildNotes(Notes):
-    """What jobs say goes to the worker at once; that one writes it to the store."""
+    """What jobs say goes to the worker at once; that one writes it to the store. Who has spoken listens."""
 
-    def __init__(self, settings: Any, clock: SystemClock, line: Line) -> None:
+    def __init__(
+        self, settings: Any, clock: SystemClock, line: Line, *, hear: Callable[[], None]
+    ) -> None:
         super().__init__(settings, clock, wake=_nothing)
         self._line = line
+        self._hear = hear
+
+    def add_line(self, job: ClaimedJob, number: int, level: int, logger: str, message: str) -> None:
+        super().add_line(job, number, level, logger, message)
+        self._hear()
+
+    def add_progress(self, job: ClaimedJob, fraction: float, message: str | None) -> None:
+        super().add_progress(job, fraction, message)
+        self._hear()
 
     def put_line(self, line: Any) -> None:
         self._line.send(Said(line=line))
@@ -272,6 +312,15 @@ def _is_told(current: CurrentJob, error: BaseException) -> bool:
     """Whether this is what the function was told, come back."""
     ours = isinstance(error, Cancel) and error.reason == _REQUESTED
     return current.cancelled and (ours or isinstance(error, asyncio.CancelledError))
+
+
+def _must_not_be_cut(frame: FrameType | None) -> bool:
+    """Half a message would make the worker misread all that follow, and `logging` swallows what is raised in it."""
+    while frame is not None:
+        if frame.f_code is Line.send.__code__ or frame.f_code.co_filename == logging.__file__:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _ignore(_: Wake) -> None:
