@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 from foliot import JobState, commands
 from foliot.model.session import Session
@@ -14,7 +16,6 @@ from support.fleet import Fleet, all_gone, eventually
 from worker.isolated import Isolated
 
 APP = "worker.isolated:app"
-FleetMaker = Callable[..., Fleet]
 
 
 @contextmanager
@@ -29,10 +30,16 @@ def pids(note: Path) -> list[int]:
     return [int(word) for word in text.split()]
 
 
-def test_a_killed_worker_leaves_no_process_behind(any_fleet: Fleet) -> None:
+@pytest.fixture
+def fleet(any_fleet: Fleet) -> Fleet:
+    """On each kind of store, all of this."""
+    return any_fleet
+
+
+def test_a_killed_worker_leaves_no_process_behind(fleet: Fleet) -> None:
     """Neither its children, nor what these have started, even where a job never lets go of the interpreter."""
-    with isolated(any_fleet) as jobs:
-        check_a_killed_worker(any_fleet, jobs)
+    with isolated(fleet) as jobs:
+        check_a_killed_worker(fleet, jobs)
 
 
 def check_a_killed_worker(fleet: Fleet, jobs: Isolated) -> None:

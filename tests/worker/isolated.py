@@ -40,9 +40,11 @@ def hog_shared(size: int) -> None:
 
 
 def hog_elsewhere(size: int) -> None:
-    """Has another process take it."""
-    code = "import sys,time; b=[bytearray(b'x'*2**20) for _ in range(int(sys.argv[1]))]; time.sleep(60)"
-    subprocess.run([sys.executable, "-c", code, str(size // MIB)], check=False)
+    """Has other processes take it, none of them more than it may by itself."""
+    code = "import time; some = b'x' * (100 << 20); time.sleep(60)"
+    command = [sys.executable, "-I", "-S", "-c", code]
+    for other in [subprocess.Popen(command) for _ in range(size // (100 * MIB))]:
+        other.wait()
 
 
 def die(how: str) -> None:
