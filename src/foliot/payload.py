@@ -17,11 +17,15 @@ _NO_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
 
 def check_json(value: Any, encoded: bytes) -> None:
     """Raises ValueError; `encoded` is what became of `value`."""
-    if encoded.count(b"[") + encoded.count(b"{") > DEEPEST and _is_deep(encoded):
+    if len(encoded) > 2 * DEEPEST and _opens_many(encoded) and _is_deep(encoded):
         raise ValueError(f"it is nested deeper than {DEEPEST} levels")
     # The encoder writes null for what JSON has no number for.
     if b"null" in encoded and _has_no_number(msgspec.to_builtins(value)):
         raise ValueError("it holds NaN or Infinity, which JSON does not have")
+
+
+def _opens_many(encoded: bytes) -> bool:
+    return encoded.count(b"[") + encoded.count(b"{") > DEEPEST
 
 
 def _is_deep(encoded: bytes) -> bool:

@@ -11,12 +11,14 @@ import pytest
 from foliot.clock import SystemClock
 from foliot.config import StoreSettings
 from foliot.ids import Ids
-from foliot.model.job import Outcome
+from foliot.model.job import More, Outcome
 from foliot.model.lane import lane_of
 from foliot.store import batches
 from foliot.store.open import open_store
 from foliot.store.port import Share
 from foliot.store.postgres.connection import Connections, Rows, Step
+from foliot.store.postgres.submit import Submissions
+from foliot.store.sql import parse_statement
 from foliot.testing.clock import ManualClock
 from support.proxy import CuttingProxy
 from support.stores import Databases, Place, World
@@ -143,3 +145,21 @@ async def test_many_dead_rows_are_freed_by_a_sweep(
         count = "SELECT vacuum_count FROM pg_stat_user_tables WHERE relname = 'jobs'"
         row = connection.execute(count).fetchone()
     assert row is not None and row[0] >= 1
+
+
+async def test_a_submission_is_not_planned_anew_every_time(real: World) -> None:
+    """Planning it costs several times what doing it does."""
+    connections = Connections(real.place.direct, size=1, timeout=5, clock=SystemClock(), ids=Ids())
+    await connections.open(pooler="no")
+    submissions = Submissions(connections, SystemClock())
+    for more in (None, More(tags=("a",))):
+        for _ in range(10):
+            await submissions.submit(0, [real.new_job(more=more)], resend=False)
+    asked = parse_statement(
+        "plans",
+        """SELECT generic_plans FROM pg_prepared_statements
+           WHERE statement LIKE 'INSERT INTO foliot.jobs %'""",
+    )
+    [(generic,)] = await connections.read(asked, {})
+    await connections.close()
+    assert generic == 15  # the first five are tried by themselves

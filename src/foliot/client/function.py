@@ -10,6 +10,7 @@ import msgspec
 
 from foliot.checks import check_whole
 from foliot.client.handle import Handle
+from foliot.config import KIB
 from foliot.errors import InvalidValue
 from foliot.model.definition import JobDefinition, Upgrade
 from foliot.model.job import NewJob
@@ -76,6 +77,11 @@ class JobFunction(Generic[P, C, R]):
     def prepare(self, *args: P.args, **kwargs: P.kwargs) -> Prepared:
         """The call, checked, for `app.submit_many`."""
         payload = bind(self.definition, args, kwargs)
+        if len(payload) > KIB:  # no limit is smaller
+            self._check_size(payload)
+        return Prepared(self.definition, payload, self._template, self._choices)
+
+    def _check_size(self, payload: bytes) -> None:
         largest = self._owner.submitter.largest_payload
         if len(payload) > largest:
             raise InvalidValue(
@@ -83,7 +89,6 @@ class JobFunction(Generic[P, C, R]):
                 problem=f"has arguments of {len(payload)} bytes, more than limits.payload, {largest}",
                 hint="store the data elsewhere and submit where it is",
             )
-        return Prepared(self.definition, payload, self._template, self._choices)
 
     def upgrade(self, version: int) -> Callable[[Upgrade], Upgrade]:
         """`@send.upgrade(1)` above a function that makes arguments of version 2 of those of version 1, both as a dict.
