@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +23,15 @@ from support.stores import (
     sqlite_place,
 )
 
+IN_MEMORY = Path("/dev/shm")
+ROOM = 2**31
 STORES = ["sqlite-1", "sqlite-8", "postgres-1", "postgres-8", "pooled-8"]
+
+
+def pytest_configure() -> None:
+    """Files of tests are kept in memory where there is room: no commit has to wait for a disk."""
+    if IN_MEMORY.is_dir() and shutil.disk_usage(IN_MEMORY).free > ROOM:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))
 
 
 @pytest.fixture(scope="session")

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
-import subprocess
-import sys
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from foliot.cli.main import main
 from foliot.config import Settings, load
 from support.stores import Databases
 
+Run = Callable[..., tuple[int, str, str]]
 Bench = Callable[..., dict[str, Any]]
 _names = itertools.count()
 
@@ -38,31 +38,31 @@ def settings(url: str) -> Settings:
 
 
 @pytest.fixture
-def run(url: str, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """`foliot bench …` on the store, in a directory of its own."""
+def run(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Run]:
+    """`foliot bench …` on the store, in a directory of its own: its exit code and what it says."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FOLIOT_URL", url)
 
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "foliot", "bench", *arguments, "--json"],
-            env={**os.environ, "FOLIOT_URL": url},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=100,
-        )
+    def run(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main(["bench", *arguments, "--json"])
+        return code, *capsys.readouterr()
 
-    return run
+    handler = signal.getsignal(signal.SIGTERM)  # a bench has its own
+    yield run
+    signal.signal(signal.SIGTERM, handler)
 
 
 @pytest.fixture
-def bench(run: Callable[..., subprocess.CompletedProcess[str]]) -> Bench:
+def bench(run: Run) -> Bench:
     """The same, for what it reports."""
 
     def bench(*arguments: str) -> dict[str, Any]:
-        done = run(*arguments)
-        assert done.returncode == 0, done.stderr
-        report: dict[str, Any] = json.loads(done.stdout)
+        code, out, err = run(*arguments)
+        assert code == 0, err
+        report: dict[str, Any] = json.loads(out)
         return report
 
     return bench

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ from foliot.bench import drain, idle
 from foliot.bench.probe import open_probe
 from foliot.bench.sustained import sustained
 from foliot.cli.main import main
-from foliot.config import Settings
+from foliot.config import Settings, StoreSettings
+from foliot.store.open import upgrade_store
 
+Run = Callable[..., tuple[int, str, str]]
 Bench = Callable[..., dict[str, Any]]
 
 
@@ -86,8 +89,8 @@ def test_submit_reports_batches_and_single_submissions(bench: Bench) -> None:
 def test_sustained_reports_rates_and_sizes_over_time(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("foliot.bench.sustained.SLICE", 0.5)
-    report = builtins(sustained(settings, 2.0, print, force=False))
+    monkeypatch.setattr("foliot.bench.sustained.SLICE", 0.1)
+    report = builtins(sustained(settings, 1.0, print, force=False))
     check_surroundings(report)
     assert report["jobs_per_second"] > 0
     assert len(report["slices"]) >= 1
@@ -119,18 +122,18 @@ def test_idle_reports_statements_cpu_and_memory(
         assert report["statements_per_second"] is None
 
 
-def test_a_store_with_jobs_is_refused_unless_forced(run: Any, bench: Bench, url: str) -> None:
+def test_a_store_with_jobs_is_refused_unless_forced(run: Run, bench: Bench, url: str) -> None:
+    asyncio.run(upgrade_store(StoreSettings(url=url)))
     with Foliot(url) as app:
 
         @app.job
         def precious() -> None: ...
 
-        bench("drain", "--jobs", "1", "--runs", "1")  # makes the tables
         handle = precious.submit()
-        refused = run("drain", "--jobs", "10", "--runs", "1")
-        assert refused.returncode == 2
-        assert "has jobs in it" in refused.stderr
-        assert "--force" in refused.stderr
+        code, _, said = run("drain", "--jobs", "10", "--runs", "1")
+        assert code == 2
+        assert "has jobs in it" in said
+        assert "--force" in said
         assert bench("drain", "--jobs", "10", "--runs", "1", "--force")["jobs_per_second"] > 0
         # Untouched; by now perhaps held, for no worker that lives knows its kind.
         assert handle.status() in (JobState.READY, JobState.HELD)
@@ -158,7 +161,10 @@ def test_what_cannot_be_measured_is_refused(
     assert not list(tmp_path.iterdir())
 
 
-def test_waiters_reports_what_waiting_costs_and_how_soon_it_ends(bench: Bench, url: str) -> None:
+def test_waiters_reports_what_waiting_costs_and_how_soon_it_ends(
+    bench: Bench, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foliot.bench.waiters._SETTLE", 0.5)
     kind = "sync" if url.startswith("sqlite") else "async"
     report = bench("waiters", "--handles", "20", "--seconds", "2", "--gap", "0", "--kind", kind)
     check_surroundings(report)

@@ -16,8 +16,9 @@ from foliot.config import StoreSettings
 from foliot.ids import Ids
 from foliot.model.job import NewJob
 from foliot.model.lane import lane_of
-from foliot.store.open import open_store, upgrade_store
+from foliot.store.open import open_store
 from foliot.store.port import Store
+from support.stores import make_sqlite
 
 T = TypeVar("T")
 
@@ -70,6 +71,4 @@ class Shell:
 
 @pytest.fixture
 def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Shell:
-    url = f"sqlite:///{tmp_path / 'foliot.db'}"
-    asyncio.run(upgrade_store(StoreSettings(url=url)))
-    return Shell(url, capsys)
+    return Shell(asyncio.run(make_sqlite(tmp_path)), capsys)

@@ -137,11 +137,25 @@ class Databases:
             return None
 
 
+_new_files: dict[int, bytes] = {}  # by their number of partitions
+
+
+async def make_sqlite(directory: Path, *, partitions: int = 1) -> str:
+    """The URL of a new file with its schema: the first one is made, the others are copies of it."""
+    path = directory / "foliot.db"
+    url = f"sqlite:///{path}"
+    if partitions in _new_files:
+        path.write_bytes(_new_files[partitions])
+    else:
+        await upgrade_store(StoreSettings(url=url), partitions=partitions)
+        _new_files[partitions] = path.read_bytes()
+    return url
+
+
 @asynccontextmanager
 async def sqlite_place(directory: Path, *, partitions: int) -> AsyncIterator[Place]:
-    settings = StoreSettings(url=f"sqlite:///{directory / 'foliot.db'}")
-    await upgrade_store(settings, partitions=partitions)
-    yield Place("sqlite", settings, settings.url)
+    url = await make_sqlite(directory, partitions=partitions)
+    yield Place("sqlite", StoreSettings(url=url), url)
 
 
 @asynccontextmanager
