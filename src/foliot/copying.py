@@ -6,18 +6,18 @@ number of partitions differs, a row goes where its job's id says.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from foliot.errors import FoliotError
-from foliot.ids import SLOTS, JobId
+from foliot.ids import JobId
 from foliot.model.job import JobState
 from foliot.store.batches import chunks
-from foliot.store.operator import Record, Value
+from foliot.store.operator import Record, Say
 from foliot.store.port import Store
-from foliot.store.tables import TABLES, Table
+from foliot.store.tables import TABLES, Table, whole
 
 _BATCH: Final = 500
 
@@ -29,9 +29,6 @@ class Copied(msgspec.Struct, frozen=True):
     rows: int
     arrived: int
     complete: bool
-
-
-Say = Callable[[str, int], None]
 
 
 async def copy_store(
@@ -82,7 +79,7 @@ class _Copy:
             after = records[-1]
             count += len(records)
             moved = [each for record in records for each in self._move(table, record)]
-            for batch in _batches(_merge(table, moved)):
+            for batch in _batches(table.merged(moved)):
                 await self._target.transfer.load(name, batch)
             self._say(name, count)
         return count
@@ -99,12 +96,11 @@ class _Copy:
         if home is not None or "partition" not in record or before == now:
             yield record
         else:
-            # It is about a share of all slots, and goes wherever these slots have gone.
-            yield from _spread(record, before, now)
+            yield from table.spread(record, before, now)
 
     def _remember(self, record: Record) -> None:
         if record["cancel_requested"]:
-            asked = self._asked.setdefault(_whole(record["partition"]), [])
+            asked = self._asked.setdefault(whole(record["partition"]), [])
             asked.append(JobId(str(record["id"])))
 
     async def _verify(self, name: str, rows: int) -> Copied:
@@ -122,32 +118,8 @@ def _give_back(record: Record) -> Record:
     return {
         **empty,
         "state": JobState.READY.value,
-        "attempt": max(0, _whole(record["attempt"]) - 1),
+        "attempt": max(0, whole(record["attempt"]) - 1),
     }
-
-
-def _spread(record: Record, before: int, now: int) -> Iterator[Record]:
-    old = _whole(record["partition"])
-    # The slots s with s * before // SLOTS == old.
-    first, last = -(-old * SLOTS // before), -(-(old + 1) * SLOTS // before) - 1
-    for partition in range(first * now // SLOTS, last * now // SLOTS + 1):
-        yield record | {"partition": partition}
-
-
-def _merge(table: Table, records: list[Record]) -> Iterable[Record]:
-    """Partitions that became one may each have had a row under the same key."""
-    if (column := table.merge) is None:
-        return records
-    merged: dict[Any, Record] = {}
-    for record in records:
-        key = tuple(record[name] for name in table.key)
-        merged[key] = max(merged.get(key, record), record, key=lambda each: _whole(each[column]))
-    return merged.values()
-
-
-def _whole(value: Value) -> int:
-    assert isinstance(value, int)
-    return value
 
 
 def _batches(records: Iterable[Record]) -> Iterator[Sequence[Record]]:

@@ -16,7 +16,8 @@ FoliotError
 ├── SchemaError                      the store's tables do not fit this version
 │   ├── SchemaMissing                there are none
 │   ├── SchemaOutdated               they are older
-│   └── SchemaNewer                  they are newer
+│   ├── SchemaNewer                  they are newer
+│   └── SchemaChanged                they have another number of partitions than when they were opened
 ├── SessionLost                      this process's lease ran out: its jobs belong to others
 ├── NeverIdle                        jobs that are run by hand keep coming back
 ├── TransactionTooLong (TimeoutError) a job's transaction was rolled back: it took longer than it may
@@ -222,6 +223,17 @@ class SchemaNewer(SchemaError):
         super().__init__(
             f"the store's schema is version {found}, this Foliot knows none above {needed}",
             hint="upgrade this installation with: pip install --upgrade foliot",
+        )
+
+
+class SchemaChanged(SchemaError):
+    """The store was given another number of partitions after this process had opened it."""
+
+    def __init__(self, partitions: int) -> None:
+        self.partitions = partitions
+        super().__init__(
+            f"the store's number of partitions is no longer {partitions}, as when this process opened it",
+            hint="start the process again",
         )
 
 

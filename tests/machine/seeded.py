@@ -273,16 +273,16 @@ BUGS: Final = [
             bugs.name_sessions_after_the_host,
             (
                 "open_session",
-                "=> :lease))",
-                "=> :lease)) ON CONFLICT (id) DO UPDATE SET pid = excluded.pid",
+                "= :count",
+                "= :count ON CONFLICT (id) DO UPDATE SET pid = excluded.pid",
             ),
         ],
         sqlite=[
             bugs.name_sessions_after_the_host,
             (
                 "open_session",
-                ":lease * 1000000 AS INTEGER))",
-                ":lease * 1000000 AS INTEGER)) ON CONFLICT (id) DO UPDATE SET pid = excluded.pid",
+                "= :count",
+                "= :count ON CONFLICT (id) DO UPDATE SET pid = excluded.pid",
             ),
         ],
     ),

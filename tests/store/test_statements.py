@@ -23,6 +23,7 @@ FILES = [
     "guest.sql",
     "definitions.sql",
     "keys.sql",
+    "repartition.sql",
 ]
 POSTGRES, SQLITE = "foliot.store.postgres", "foliot.store.sqlite"
 
@@ -32,6 +33,7 @@ ONLY_POSTGRES = {
     "lock_holders": "the same",
     "lock_jobs": "there is one writer, so nobody waits crosswise",
     "lock_dead_jobs": "the same",
+    "limit_locking": "the same",
     "limit_search": "the time is looked at between steps",
     "lock_orders": "there is one writer, so nobody admits beside it",
     "lock_turns": "the same",
@@ -104,7 +106,7 @@ def test_every_table_in_postgres_is_qualified() -> None:
 def test_every_hot_statement_names_its_partition() -> None:
     """But those that read across all of them, for people or to find where there is something to do."""
     across = {"find_lost_sessions", "peek_jobs", "count_jobs", "grade_jobs", "list_history_days"}
-    across |= {"count_queues", "count_held", "count_dead", "list_active_jobs"}
+    across |= {"list_ordered_keys", "count_queues", "count_held", "count_dead", "list_active_jobs"}
     hot = re.compile(r"foliot\.(jobs|history|dead|attempts)\b")
     for name, text in every_statement(POSTGRES):
         if hot.search(text) and name not in across:

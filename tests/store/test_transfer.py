@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,17 +13,16 @@ import pytest
 
 from foliot.copying import Copied, copy_store
 from foliot.errors import FoliotError
-from foliot.ids import SLOTS, Ids, partition_of
+from foliot.ids import partition_of
 from foliot.model.job import End, JobState
-from foliot.store.operator import Record, Value
-from foliot.store.tables import TABLES, Form, Table
+from foliot.store.operator import Record
+from foliot.store.tables import TABLES
 from foliot.testing.clock import ManualClock
+from support.records import dump, fill
 from support.stores import Databases, World, open_world, postgres_place, sqlite_place
 
 pytestmark = pytest.mark.anyio
 STAYS = {"sessions", "leases", "migrations"}
-ODD = "Ünï\\\"quote'd\n\t\u2028😀{},NULL"
-LATE = datetime(2999, 12, 31, 23, 59, 59, 999_999, UTC)
 
 
 class Stores:
@@ -57,80 +56,6 @@ async def stores(tmp_path: Path, databases: Databases) -> AsyncIterator[Stores]:
 async def copy(source: World, target: World, *, force: bool = False) -> dict[str, Copied]:
     copied = await copy_store(source.store, target.store, say=lambda _t, _n: None, force=force)
     return {each.table: each for each in copied}
-
-
-async def dump(world: World) -> dict[str, list[Record]]:
-    """In pieces, so that a row at a seam would be missed or twice."""
-    found: dict[str, list[Record]] = {}
-    for table in TABLES:
-        rows = found.setdefault(table, [])
-        while some := await world.store.transfer.dump(
-            table, after=rows[-1] if rows else None, limit=2
-        ):
-            rows += some
-    return found
-
-
-def record(table: Table, partition: int, ids: Ids, *, number: int) -> Record:
-    """A row with something in every column that can hold it: odd things, or with an odd number nothing."""
-    where = ids.job(-(-partition * SLOTS // 8))
-
-    def value(name: str, form: Form) -> Value:
-        if name == "partition":
-            return partition
-        if table.home == (name,):
-            return where
-        if number % 2 and name in _OPTIONAL and name not in table.key:
-            return None
-        return _ODD[form](number) if form is not Form.ID else ids.job()
-
-    made = {name: value(name, form) for name, form in table.columns.items()}
-    return made | ({"state": "scheduled"} if "state" in made else {})
-
-
-_OPTIONAL = frozenset(
-    {
-        *(
-            "paused_at",
-            "paused_by",
-            "note",
-            "updated_by",
-            "session",
-            "workflow",
-            "reason",
-            "key",
-            "tags",
-        ),
-        *(
-            "ordering_key",
-            "fair_key",
-            "extras",
-            "result",
-            "started_at",
-            "error",
-            "traceback",
-            "timeout",
-        ),
-        *("limit_key", "requires", "hold", "progress", "hold_note", "claimed_at", "deadline_at"),
-    }
-)
-_ODD: dict[Form, Callable[[int], Value]] = {
-    Form.WHOLE: lambda n: 30_000 - n,
-    Form.REAL: lambda n: 0.1 + n,
-    Form.FLAG: lambda n: n % 2 == 0,
-    Form.TEXT: lambda n: f"{ODD}{n}",
-    Form.TIME: lambda n: LATE.replace(year=2999 - n),
-    Form.NAMES: lambda n: (ODD, "") if n % 4 else (),
-    Form.BYTES: lambda n: bytes(range(256)) * n,
-}
-
-
-async def fill(world: World, *, rows: int = 5) -> None:
-    for name, table in TABLES.items():
-        for number in range(rows):
-            partition = number % world.store.partitions
-            made = record(table, partition, world.ids, number=number)
-            await world.store.transfer.load(name, [made])
 
 
 async def test_every_row_survives_the_way_to_the_other_engine_and_back(stores: Stores) -> None:

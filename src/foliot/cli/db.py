@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from foliot.checks import check_whole
+from foliot.cli.ask import ask, ask_store
 from foliot.cli.options import DEFAULT_OPTIONS, Options, Whole
 from foliot.cli.output import print_json, print_table
-from foliot.clock import SystemClock
 from foliot.errors import InvalidValue, redact
-from foliot.ids import Ids
 from foliot.store.migrate import Migration
-from foliot.store.open import open_store, read_schema, schema_script, upgrade_store
+from foliot.store.open import read_schema, schema_script, upgrade_store
+from foliot.store.port import Store
 
 
 def init(*, partitions: Whole = 1, options: Options = DEFAULT_OPTIONS) -> None:
@@ -31,7 +32,10 @@ def init(*, partitions: Whole = 1, options: Options = DEFAULT_OPTIONS) -> None:
     found = asyncio.run(read_schema(settings)).partitions
     if not applied and partitions not in (1, found):
         raise InvalidValue(
-            "partitions", partitions, f"differs from the {found} that the store was made with"
+            "partitions",
+            partitions,
+            f"differs from the {found} that the store has",
+            hint=f"change it with: foliot db repartition {partitions}",
         )
     _report(applied, redact(settings.url), options)
 
@@ -88,25 +92,45 @@ def prune(*, options: Options = DEFAULT_OPTIONS) -> None:
     """Remove history older than its retention. Workers do it by themselves; this does it now."""
     settings = options.load().settings
 
-    async def run() -> int:
-        clock = SystemClock()
-        store = await open_store(settings.store, clock=clock, ids=Ids(clock=clock), create=False)
-        try:
-            pruned = 0
-            while True:
-                some = await store.upkeep.prune(keep=settings.retention.history, limit=10_000)
-                pruned += some
-                if some < 10_000:
-                    await store.sessions.prune()
-                    return pruned
-        finally:
-            await store.close()
+    async def prune_all(store: Store) -> int:
+        pruned = 0
+        while True:
+            some = await store.upkeep.prune(keep=settings.retention.history, limit=10_000)
+            pruned += some
+            if some < 10_000:
+                await store.sessions.prune()
+                return pruned
 
-    pruned = asyncio.run(run())
+    pruned = asyncio.run(ask_store(settings.store, prune_all))
     if options.json:
         print_json({"pruned": pruned})
     else:
         print(f"pruned {pruned}")
+
+
+def repartition(partitions: Whole, /, *, options: Options = DEFAULT_OPTIONS) -> None:
+    """Change the number of partitions, in place. Nobody may work on the store meanwhile, nor submit to it.
+
+    Every row goes where its id or key says, in one transaction: interrupted, nothing has changed. Running it again with
+    the same number puts right what a process that was not stopped has submitted.
+
+    Parameters
+    ----------
+    partitions
+        How many partitions the store is to have, from 1 to 1024.
+    """
+    check_whole("partitions", partitions, 1, 1024, example="foliot db repartition 32")
+    done = ask(options, lambda store: store.upkeep.repartition(partitions, say=_say))
+    if options.json:
+        print_json({"before": done.before, "partitions": partitions, "moved": done.moved})
+    else:
+        print_table(("table", "moved"), [(name, str(rows)) for name, rows in done.moved.items()])
+        print(f"partitions: {partitions}, before: {done.before}")
+
+
+def _say(table: str, rows: int) -> None:
+    """Progress, beside the result."""
+    print(f"{table}: {rows}", file=sys.stderr, flush=True)
 
 
 def _report(applied: list[Migration], url: str, options: Options) -> None:

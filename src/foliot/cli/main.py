@@ -59,6 +59,7 @@ COMMANDS = {
     "db upgrade": ("foliot.cli.db:upgrade", "Bring the tables to this version."),
     "db status": ("foliot.cli.db:status", "Show the version of the tables."),
     "db prune": ("foliot.cli.db:prune", "Remove history older than its retention."),
+    "db repartition": ("foliot.cli.db:repartition", "Change the number of partitions."),
     "db copy": ("foliot.cli.copy:copy", "Copy a store to another place or engine."),
     "doctor": ("foliot.cli.doctor:doctor", "Examine the store: durability, versions, health."),
     "check": ("foliot.cli.check:check", "List jobs that an application could not run."),

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Protocol
+
+import msgspec
 
 from foliot.model.overview import ActiveJob, Failure, HeldJobs, Loads, Overdue, Tally
 
 # One row of a table, by column: the same in every store.
 Value = int | float | bool | str | bytes | datetime | tuple[str, ...] | None
 Record = dict[str, Value]
+# Told of a table how many of its rows have been moved so far.
+Say = Callable[[str, int], None]
+
+
+class Repartitioned(msgspec.Struct, frozen=True):
+    before: int  # partitions
+    moved: dict[str, int]  # table -> rows that are in another partition now
 
 
 class Overview(Protocol):

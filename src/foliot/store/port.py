@@ -21,7 +21,7 @@ from foliot.model.note import LogLine, NewLine, NewProgress
 from foliot.model.session import NewSession, Session
 from foliot.store.admission import Admission, Admitted
 from foliot.store.definitions import Definitions
-from foliot.store.operator import Overview, Transfer
+from foliot.store.operator import Overview, Repartitioned, Say, Transfer
 from foliot.store.queueing import Queues
 from foliot.store.searching import Audit, Dead, Record, Search
 
@@ -327,6 +327,12 @@ class Upkeep(Protocol):
         ...
 
     async def grade(self) -> Grade: ...
+
+    async def repartition(self, partitions: int, *, say: Say) -> Repartitioned:
+        """Give the store another number of partitions and every row the place that its id or key has among them, all
+        in one transaction. Refused while a session lives. Whoever has the store open must open it again. Repeating is
+        harmless, and puts right what was written with the old number."""
+        ...
 
 
 class Store(Protocol):

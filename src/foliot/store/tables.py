@@ -1,14 +1,16 @@
-"""Tables and columns as they travel from one store to another. What is not here stays behind: sessions and leases."""
+"""Tables and columns as they travel from one store to another, or within one to other partitions. What is not here
+stays behind: sessions and leases."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum, auto
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
-from foliot.ids import SLOTS, partition_of, slot_of_key
+from foliot.ids import SLOTS, partition_of, partition_of_slot, slot_of_key
+from foliot.store.operator import Record, Value
 
 
 class Form(Enum):
@@ -41,7 +43,30 @@ class Table(msgspec.Struct, frozen=True):
         words = [str(record[name]) for name in self.home]
         if len(words) == 1:
             return partition_of(words[0], partitions)
-        return slot_of_key(*words) * partitions // SLOTS if words else None
+        return partition_of_slot(slot_of_key(*words), partitions) if words else None
+
+    def spread(self, record: Record, before: int, now: int) -> Iterator[Record]:
+        """A row that is about a share of all slots, in every place where some of these slots are then."""
+        old = whole(record["partition"])
+        # The slots s with s * before // SLOTS == old.
+        first, last = -(-old * SLOTS // before), -(-(old + 1) * SLOTS // before) - 1
+        for partition in range(partition_of_slot(first, now), partition_of_slot(last, now) + 1):
+            yield record | {"partition": partition}
+
+    def merged(self, records: list[Record]) -> Iterable[Record]:
+        """Partitions that became one may each have had a row under the same key."""
+        if (column := self.merge) is None:
+            return records
+        merged: dict[Any, Record] = {}
+        for record in records:
+            key = tuple(record[name] for name in self.key)
+            merged[key] = max(merged.get(key, record), record, key=lambda each: whole(each[column]))
+        return merged.values()
+
+
+def whole(value: Value) -> int:
+    assert isinstance(value, int)
+    return value
 
 
 def _table(key: str, home: str = "", merge: str | None = None, **forms: str) -> Table:
@@ -128,3 +153,5 @@ TABLES: Final[dict[str, Table]] = {
         bytes="payload",
     ),
 }
+# Those that have a share in each partition.
+PARTED: Final = {name: table for name, table in TABLES.items() if "partition" in table.columns}

@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 from psycopg import RawCursor
 
 from foliot.clock import Clock
-from foliot.errors import StoreUnavailable
+from foliot.errors import SchemaChanged, StoreUnavailable
 from foliot.ids import JobId, SessionId
 from foliot.model.session import NewSession, Session
 from foliot.store import rows
@@ -31,6 +31,7 @@ class PostgresSessions:
     def __init__(self, connections: Connections, clock: Clock, *, partitions: int) -> None:
         self._connections = connections
         self._clock = clock
+        self._partitions = partitions
         self._all = numbers(range(partitions))
 
     async def open(self, session: NewSession, *, lease: float) -> None:
@@ -45,9 +46,12 @@ class PostgresSessions:
             "capabilities": texts(session.capabilities),
             "concurrency": session.concurrency,
             "lease": lease,
+            "count": self._partitions,
             "now": self._clock.now_for_store(),
         }
-        await self._connections.transact([Step(SQL["open_session"], values)])
+        [opened] = await self._connections.transact([Step(SQL["open_session"], values)])
+        if not opened:
+            raise SchemaChanged(self._partitions)
 
     def heart(self, session: SessionId, *, lease: float) -> PostgresHeart:
         return PostgresHeart(self._connections, self._clock, session, lease)
@@ -57,10 +61,8 @@ class PostgresSessions:
         await self._connections.transact([Step(SQL["close_session"], values)])
 
     async def all(self) -> list[Session]:
-        found = await self._connections.read(
-            SQL["list_sessions"], {"now": self._clock.now_for_store()}
-        )
-        return [rows.session(row, rows.as_is, tuple) for row in found]
+        step = sessions_step(self._clock)
+        return to_sessions(await self._connections.read(step.statement, step.values))
 
     async def drain(
         self, ids: Sequence[SessionId], *, record: Record | None = None
@@ -73,6 +75,14 @@ class PostgresSessions:
     async def prune(self) -> int:
         values: Values = {"now": self._clock.now_for_store(), "partitions": self._all}
         return len((await self._connections.transact([Step(SQL["prune_sessions"], values)]))[0])
+
+
+def sessions_step(clock: Clock) -> Step:
+    return Step(SQL["list_sessions"], {"now": clock.now_for_store()})
+
+
+def to_sessions(found: Rows) -> list[Session]:
+    return [rows.session(row, rows.as_is, tuple) for row in found]
 
 
 class PostgresHeart:

@@ -11,7 +11,7 @@ import msgspec
 
 from foliot.store.operator import Record, Value
 from foliot.store.postgres.arrays import blobs, texts
-from foliot.store.postgres.connection import Connections, Step
+from foliot.store.postgres.connection import Connections, Rows, Step
 from foliot.store.sql import Statement, parse_statement
 from foliot.store.tables import TABLES, Form, Table
 
@@ -20,7 +20,7 @@ _READ: Final = {
     Form.ID: "{}::text",
     Form.REAL: "{}::text::float8",  # the shortest number that means it, not the one with the noise
 }
-_TYPES: Final = {
+TYPES: Final = {
     Form.WHOLE: "bigint",
     Form.REAL: "float8",
     Form.FLAG: "boolean",
@@ -40,24 +40,11 @@ class PostgresTransfer:
         self._connections = connections
 
     async def dump(self, table: str, *, after: Record | None, limit: int) -> list[Record]:
-        known = TABLES[table]
-        key = {name: after[name] for name in known.key} if after is not None else {}
-        statement = _dump(table, first=after is None)
-        rows = await self._connections.read(statement, {"limit": limit, **key})
-        return [
-            {
-                name: _from_store(form, value)
-                for (name, form), value in zip(known.columns.items(), row, strict=True)
-            }
-            for row in rows
-        ]
+        step = dump_step(table, after=after, limit=limit)
+        return to_records(table, await self._connections.read(step.statement, step.values))
 
     async def load(self, table: str, records: Sequence[Record]) -> None:
-        values = {
-            name: _ARRAYS.get(form, _plain)(record[name] for record in records)
-            for name, form in TABLES[table].columns.items()
-        }
-        await self._connections.transact([Step(_load(table), values)])
+        await self._connections.transact([load_step(table, records)])
 
     async def count(self, table: str) -> int:
         text = f"SELECT count(*) FROM foliot.{table}"  # noqa: S608 - our own names
@@ -65,14 +52,35 @@ class PostgresTransfer:
         return int((await self._connections.read(statement, {}))[0][0])
 
 
+def dump_step(table: str, *, after: Record | None = None, limit: int | None = None) -> Step:
+    key = {name: after[name] for name in TABLES[table].key} if after is not None else {}
+    return Step(_dump(table, first=after is None), {"limit": limit, **key})
+
+
+def to_records(table: str, rows: Rows) -> list[Record]:
+    columns = TABLES[table].columns.items()
+    return [
+        {name: _from_store(form, value) for (name, form), value in zip(columns, row, strict=True)}
+        for row in rows
+    ]
+
+
+def load_step(table: str, records: Sequence[Record]) -> Step:
+    values = {
+        name: _ARRAYS.get(form, _plain)(record[name] for record in records)
+        for name, form in TABLES[table].columns.items()
+    }
+    return Step(_load(table), values)
+
+
 @cache
 def _dump(table: str, *, first: bool) -> Statement:
     known = TABLES[table]
     columns = ", ".join(_READ.get(form, "{}").format(name) for name, form in known.columns.items())
     key = ", ".join(known.key)
-    behind = ", ".join(f":{name}::{_TYPES[known.columns[name]]}" for name in known.key)
+    behind = ", ".join(f":{name}::{TYPES[known.columns[name]]}" for name in known.key)
     where = "" if first else f"WHERE ({key}) > ({behind}) "
-    text = f"SELECT {columns} FROM foliot.{table} {where}ORDER BY {key} LIMIT :limit"  # noqa: S608 - our own names
+    text = f"SELECT {columns} FROM foliot.{table} {where}ORDER BY {key} LIMIT :limit::bigint"  # noqa: S608 - our own names
     return parse_statement(f"dump_{table}", text)
 
 
@@ -83,7 +91,7 @@ def _load(table: str) -> Statement:
     written = ", ".join(
         _WRITTEN.get(form, "u.{0}").format(name) for name, form in known.columns.items()
     )
-    sent = ", ".join(f":{name}::{_TYPES[form]}[]" for name, form in known.columns.items())
+    sent = ", ".join(f":{name}::{TYPES[form]}[]" for name, form in known.columns.items())
     text = (
         f"INSERT INTO foliot.{table} ({names}) SELECT {written} FROM unnest({sent}) AS u ({names})"  # noqa: S608 - our own names
     )

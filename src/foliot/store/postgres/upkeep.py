@@ -16,11 +16,13 @@ from psycopg import AsyncConnection, sql
 from foliot.clock import Clock
 from foliot.model.lane import Strategy
 from foliot.store import rows
+from foliot.store.operator import Repartitioned, Say
 from foliot.store.port import Grade
 from foliot.store.postgres.audit import act_by_hand
 from foliot.store.postgres.connection import Connections, Step, Values
 from foliot.store.postgres.failures import translate
 from foliot.store.postgres.keys import prune_keys
+from foliot.store.postgres.repartition import repartition
 from foliot.store.queueing import Queue
 from foliot.store.searching import Record
 from foliot.store.sql import load_statements
@@ -158,6 +160,9 @@ class PostgresUpkeep:
             history_days_ahead=len([day for day in days if day > today.date()]),
             clock_offset=offset,
         )
+
+    async def repartition(self, partitions: int, *, say: Say) -> Repartitioned:
+        return await repartition(self._connections, self._clock, partitions=partitions, say=say)
 
     async def _remove(self, name: str, values: Values, limit: int) -> int:
         """Batch after batch, each a transaction of its own, until there is nothing left."""

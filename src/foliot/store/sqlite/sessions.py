@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from foliot.clock import Clock
-from foliot.errors import StoreUnavailable
+from foliot.errors import SchemaChanged, StoreUnavailable
 from foliot.ids import JobId, SessionId
 from foliot.model.session import NewSession, Session
 from foliot.store import rows
@@ -33,6 +33,7 @@ class SqliteSessions:
     def __init__(self, connections: Connections, clock: Clock, *, partitions: int) -> None:
         self._connections = connections
         self._clock = clock
+        self._partitions = partitions
         self._all = to_json(list(range(partitions)))
 
     async def open(self, session: NewSession, *, lease: float) -> None:
@@ -47,10 +48,13 @@ class SqliteSessions:
             "capabilities": to_json(session.capabilities),
             "concurrency": session.concurrency,
             "lease": lease,
+            "count": self._partitions,
         }
-        await self._connections.transact(
+        opened = await self._connections.transact(
             lambda c: execute(c, SQL["open_session"], {**values, "now": self._now()})
         )
+        if not opened:
+            raise SchemaChanged(self._partitions)
 
     def heart(self, session: SessionId, *, lease: float) -> SqliteHeart:
         return SqliteHeart(self._connections, self._clock, session, lease)
@@ -60,10 +64,7 @@ class SqliteSessions:
         await self._connections.transact(lambda c: execute(c, SQL["close_session"], values))
 
     async def all(self) -> list[Session]:
-        found = await self._connections.read(
-            lambda c: execute(c, SQL["list_sessions"], {"now": self._now()})
-        )
-        return [rows.session(row, from_microseconds, _decode_names) for row in found]
+        return await self._connections.read(lambda c: list_sessions(c, self._clock))
 
     async def drain(
         self, ids: Sequence[SessionId], *, record: Record | None = None
@@ -93,6 +94,11 @@ class SqliteSessions:
 
     def _now(self) -> int:
         return store_now(self._clock)
+
+
+def list_sessions(connection: Connection, clock: Clock) -> list[Session]:
+    found = execute(connection, SQL["list_sessions"], {"now": store_now(clock)})
+    return [rows.session(row, from_microseconds, _decode_names) for row in found]
 
 
 class SqliteHeart:

@@ -23,33 +23,40 @@ class SqliteTransfer:
         self._connections = connections
 
     async def dump(self, table: str, *, after: Record | None, limit: int) -> list[Record]:
-        known = TABLES[table]
-        key = [after[name] for name in known.key] if after is not None else []
-        statement = _dump(table, first=after is None)
-        rows = await self._connections.read(
-            lambda c: c.execute(statement, [*key, limit]).fetchall()
-        )
-        return [
-            {
-                name: _from_store(form, value)
-                for (name, form), value in zip(known.columns.items(), row, strict=True)
-            }
-            for row in rows
-        ]
+        return await self._connections.read(lambda c: dump_rows(c, table, after=after, limit=limit))
 
     async def load(self, table: str, records: Sequence[Record]) -> None:
-        columns = TABLES[table].columns.items()
-        rows = [[_to_store(form, record[name]) for name, form in columns] for record in records]
-
-        def run(connection: Connection) -> None:
-            connection.executemany(_load(table), rows)
-
-        await self._connections.transact(run)
+        await self._connections.transact(lambda c: load_rows(c, table, records))
 
     async def count(self, table: str) -> int:
         statement = f"SELECT count(*) FROM foliot_{table}"  # noqa: S608 - our own names
         rows = await self._connections.read(lambda c: c.execute(statement).fetchall())
         return int(rows[0][0])
+
+
+def dump_rows(
+    connection: Connection, table: str, *, after: Record | None = None, limit: int = -1
+) -> list[Record]:
+    known = TABLES[table]
+    key = [after[name] for name in known.key] if after is not None else []
+    rows = connection.execute(_dump(table, first=after is None), [*key, limit])
+    return [
+        {
+            name: _from_store(form, value)
+            for (name, form), value in zip(known.columns.items(), row, strict=True)
+        }
+        for row in rows
+    ]
+
+
+def load_rows(connection: Connection, table: str, records: Sequence[Record]) -> None:
+    columns = TABLES[table].columns.items()
+    rows = [[_to_store(form, record[name]) for name, form in columns] for record in records]
+    connection.executemany(_load(table), rows)
+
+
+def delete_rows(connection: Connection, table: str) -> None:
+    connection.execute(f"DELETE FROM foliot_{table}")  # noqa: S608 - our own names
 
 
 @cache

@@ -10,13 +10,17 @@ from typing import Final
 from foliot.clock import Clock
 from foliot.model.lane import Strategy
 from foliot.store import rows
+from foliot.store.operator import Repartitioned, Say
 from foliot.store.port import Grade
 from foliot.store.queueing import Queue
+from foliot.store.repartition import refuse_live
 from foliot.store.searching import Record
 from foliot.store.sqlite.audit import write_record
 from foliot.store.sqlite.batches import Values, execute, load_parts
 from foliot.store.sqlite.connection import Connections
 from foliot.store.sqlite.keys import prune_keys
+from foliot.store.sqlite.repartition import repartition
+from foliot.store.sqlite.sessions import list_sessions
 from foliot.store.sqlite.times import from_microseconds, store_now
 
 SQL: Final = load_parts("upkeep.sql")
@@ -141,6 +145,13 @@ class SqliteUpkeep:
             history_days_ahead=None,
             clock_offset=0.0,
         )
+
+    async def repartition(self, partitions: int, *, say: Say) -> Repartitioned:
+        def run(connection: Connection) -> Repartitioned:
+            refuse_live(list_sessions(connection, self._clock))
+            return repartition(connection, partitions, say)
+
+        return await self._connections.transact(run)
 
 
 def _read_modes(connection: Connection) -> tuple[int, str]:

@@ -1,10 +1,14 @@
 -- Sessions and partition leases: who is alive, and who does which duties.
 
 -- name: open_session
+-- Only with the number of partitions that the store has: since this process read it, it may have been changed.
 INSERT INTO foliot.sessions (id, host, pid, version, queues, kinds, duties, capabilities, concurrency, room,
                              started_at, beat_at, expires_at)
-VALUES (:id, :host, :pid, :version, :queues, :kinds, :duties, :capabilities, :concurrency, :concurrency,
-        coalesce(:now, now()), coalesce(:now, now()), coalesce(:now, now()) + make_interval(secs => :lease));
+SELECT :id::uuid, :host::text, :pid::integer, :version::text, :queues::text[], :kinds::text[], :duties::boolean,
+       :capabilities::text[], :concurrency::integer, :concurrency::integer,
+       coalesce(:now, now()), coalesce(:now, now()), coalesce(:now, now()) + make_interval(secs => :lease)
+WHERE (SELECT count(*) FROM foliot.leases) = :count
+RETURNING id;
 
 -- name: extend_session
 -- An expired session never revives. The beat counts from when its list was made, which may be a while before it gets

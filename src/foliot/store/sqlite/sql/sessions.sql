@@ -1,10 +1,13 @@
 -- Sessions and partition leases: who is alive, and who does which duties.
 
 -- name: open_session
+-- Only with the number of partitions that the store has: since this process read it, it may have been changed.
 INSERT INTO foliot_sessions (id, host, pid, version, queues, kinds, duties, capabilities, concurrency, room,
                              started_at, beat_at, expires_at)
-VALUES (:id, :host, :pid, :version, :queues, :kinds, :duties, :capabilities, :concurrency, :concurrency,
-        :now, :now, :now + CAST(:lease * 1000000 AS INTEGER));
+SELECT :id, :host, :pid, :version, :queues, :kinds, :duties, :capabilities, :concurrency, :concurrency,
+       :now, :now, :now + CAST(:lease * 1000000 AS INTEGER)
+WHERE (SELECT count(*) FROM foliot_leases) = :count
+RETURNING id;
 
 -- name: extend_session
 -- An expired session never revives. The beat counts from when its list was made, which may be a while before the
