@@ -2,7 +2,8 @@
 
 FoliotError
 ├── InvalidValue (ValueError)        a value is refused: which field, what was given, an example
-│   └── ConfigError                  the same for a setting, with the place it came from
+│   ├── ConfigError                  the same for a setting, with the place it came from
+│   └── InvalidExpression            the same for when something is to run, with the place in the text
 ├── UnknownJob (LookupError)         no job has this id
 ├── NotDead                          only a dead job can be retried or purged, and this one is not
 ├── NotChangeable                    only a job that has not started can be changed
@@ -95,6 +96,32 @@ class ConfigError(InvalidValue):
         self.source = source
         placed = f"{problem} ({source})" if source else problem
         super().__init__(field, value, placed, example=example, hint=hint)
+
+
+class InvalidExpression(InvalidValue):
+    """A text that does not say when something is to run.
+
+    `position` is where reading stopped, counted from 0; `code` is a stable word for the kind of fault: empty, type,
+    too_long, syntax, range, never_fires.
+    """
+
+    EXAMPLES = ("0 9 * * MON-FRI", "every 15 minutes", "R/2026-01-01T00:00:00Z/PT1H")
+
+    def __init__(
+        self,
+        text: object,
+        problem: str,
+        *,
+        position: int = 0,
+        code: str = "syntax",
+        hint: str | None = None,
+    ) -> None:
+        self.position = position
+        self.code = code
+        whole = code in {"empty", "type", "too_long"}
+        placed = problem if whole else f"at character {position + 1}: {problem}"
+        examples = " or ".join(self.EXAMPLES)
+        super().__init__("expression", text, placed, example=examples, hint=hint)
 
 
 class UnknownJob(FoliotError, LookupError):

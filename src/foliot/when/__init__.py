@@ -1,0 +1,107 @@
+"""When something is to run: from text to instants. Pure: no clock, no store, no randomness.
+
+`parse(text)` reads any form (cron, intervals, ISO 8601) and gives an Expression; its `timetable()` says
+when it fires. All times are whole seconds since 1970 in UTC.
+"""
+
+from __future__ import annotations
+
+import re
+
+from foliot.errors import InvalidExpression, InvalidValue
+from foliot.when.cron import is_cron, read_cron
+from foliot.when.expression import Expression, write
+from foliot.when.forms import CalendarInterval, Form, Instant, Interval
+from foliot.when.iso8601 import read_iso
+from foliot.when.part import Part
+from foliot.when.timetable import Timetable, between, count_between, last_until
+from foliot.when.wall import DstGap, DstOverlap
+from foliot.when.zones import check_zone, load_zone, tzdata_version, zone_names
+
+__all__ = [
+    "DstGap",
+    "DstOverlap",
+    "Expression",
+    "Timetable",
+    "between",
+    "check_zone",
+    "count_between",
+    "last_until",
+    "parse",
+    "tzdata_version",
+    "zone_names",
+]
+
+LONGEST_TEXT = 1000
+
+_ZONE = re.compile(r"(?:CRON_TZ|TZ)=(\S*)\s*", re.ASCII)
+
+
+def parse(
+    text: str,
+    *,
+    timezone: str | None = None,
+    now: int | None = None,  # noqa: ARG001 - what only sentences need
+    seed: str | None = None,
+    anchor: int | None = None,
+) -> Expression:
+    """Read an expression; what is not understood whole, or can never fire, is refused.
+
+    `timezone`: where its wall times are; a zone in the text must not contradict it, and without either it is UTC.
+    `now`: what "in 10 minutes" counts from. `seed`: what H picks its values by. `anchor`: the instant an interval
+    without a start of its own is counted from.
+    """
+    if timezone is not None:
+        check_zone(timezone)
+    part = _part_of(_checked(text), timezone)
+    form = _read(part, seed)
+    if anchor is not None:
+        form = _anchored(form, anchor, part.timezone)
+    return Expression(write(form), part.timezone, form)
+
+
+def _checked(text: object) -> str:
+    if not isinstance(text, str):
+        raise InvalidExpression(text, "is not a text", code="type")
+    if len(text) > LONGEST_TEXT:
+        problem = f"has {len(text):,} characters, more than {LONGEST_TEXT:,}"
+        raise InvalidExpression(text[:40], problem, code="too_long")
+    given = text.replace("\t", " ")
+    if not given.strip(" "):
+        raise InvalidExpression(text, "is empty", code="empty")
+    if not given.isprintable():
+        place = next(index for index, char in enumerate(given) if not char.isprintable())
+        raise InvalidExpression(text, "has a line break or a control character", position=place)
+    return given
+
+
+def _part_of(text: str, timezone: str | None) -> Part:
+    """The expression without the zone it may begin with."""
+    start = len(text) - len(text.lstrip())
+    part = Part(text.strip(), text, start, timezone or "UTC")
+    found = _ZONE.match(part.text)
+    if found is None:
+        return part
+    zone = check_zone(found[1])
+    if timezone is not None and timezone != zone:
+        raise part.refuse(f"names the zone {zone}, and timezone is {timezone}")
+    return Part(part.text[found.end() :], text, start + found.end(), zone)
+
+
+def _read(part: Part, seed: str | None) -> Form:
+    form = read_iso(part)
+    if form is not None:
+        return form
+    if is_cron(part.text):
+        return read_cron(part, seed=seed)
+    raise part.refuse("is not understood")
+
+
+def _anchored(form: Form, anchor: int, timezone: str) -> Form:
+    if isinstance(form, Interval) and form.start is None:
+        return Interval(form.every, anchor, form.count)
+    if isinstance(form, CalendarInterval) and form.start is None:
+        wall = anchor + load_zone(timezone).offset_at(anchor)
+        return CalendarInterval(form.months, form.days, form.seconds, wall, form.count)
+    what = "once" if isinstance(form, Instant) else "at times of its own"
+    raise InvalidValue("anchor", anchor, f"is of no use: the expression fires {what}")

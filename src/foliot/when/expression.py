@@ -1,0 +1,60 @@
+"""An expression that was read: its canonical text, its zone, and its timetable."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from msgspec import Struct
+
+from foliot.when.cron import write_cron
+from foliot.when.cron_timetable import CronWalls
+from foliot.when.forms import CalendarInterval, Cron, Form, Instant, Interval
+from foliot.when.interval import CalendarWalls, IntervalTimetable
+from foliot.when.iso8601 import write_iso
+from foliot.when.timetable import InstantTimetable, Timetable
+from foliot.when.wall import DEFAULT_GAP, DEFAULT_OVERLAP, DstGap, DstOverlap, WallTimetable
+from foliot.when.zones import load_zone
+
+
+class Expression(Struct, frozen=True):
+    """`text` read again in `timezone` gives an equal expression."""
+
+    text: str
+    timezone: str
+    form: Form
+
+    def __hash__(self) -> int:
+        return hash((self.text, self.timezone))
+
+    @property
+    def recurring(self) -> bool:
+        """Whether it can fire more than once."""
+        return not isinstance(self.form, Instant)
+
+    def timetable(
+        self, *, dst_gap: DstGap | None = None, dst_overlap: DstOverlap | None = None
+    ) -> Timetable:
+        """None: as Debian's cron does it, once at the change and the first of two."""
+        return _compile(self, dst_gap or DEFAULT_GAP, dst_overlap or DEFAULT_OVERLAP)
+
+
+def write(form: Form) -> str:
+    """The canonical text."""
+    if isinstance(form, Cron):
+        return write_cron(form)
+    return write_iso(form)
+
+
+@lru_cache(maxsize=16_384)
+def _compile(expression: Expression, gap: DstGap, overlap: DstOverlap) -> Timetable:
+    form = expression.form
+    if isinstance(form, Interval):
+        return IntervalTimetable(form)
+    if isinstance(form, Instant):
+        return InstantTimetable(form)
+    zone = load_zone(expression.timezone)
+    if isinstance(form, CalendarInterval):
+        return WallTimetable(CalendarWalls(form), zone, gap=gap, overlap=overlap)
+    if form.follows_real_time:
+        gap, overlap = "skip", "both"
+    return WallTimetable(CronWalls(form), zone, gap=gap, overlap=overlap)
