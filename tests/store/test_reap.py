@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from foliot.ids import SessionId
@@ -145,6 +146,22 @@ async def test_past_its_deadline_a_job_is_taken_from_a_session_that_lives(world:
     [attempt] = await world.attempts(job.id)
     assert (attempt.outcome, attempt.session) == ("timed_out", session)
     assert await world.finish(session, world.outcome(job, End.SUCCEED)) == [job.id]
+
+
+async def test_a_deadline_that_is_extended_counts_from_then(world: World) -> None:
+    session, other = await world.open_session(lease=1000), await world.open_session(lease=1000)
+    job = await world.run(session, timeout=5, max_attempts=1)
+    world.clock.advance(14)
+    await world.store.jobs.extend(world.partition, session, [job])
+    world.clock.advance(14)
+    assert await _lost(world) == {}
+    await world.store.jobs.extend(world.partition, other, [job])
+    stale = msgspec.structs.replace(job, fence=job.fence - 1)
+    await world.store.jobs.extend(world.partition, session, [stale])
+    world.clock.advance(2)
+    assert await world.reap() == Reaped(dead=1), "only who holds it can extend it"
+    await world.store.jobs.extend(world.partition, session, [job])
+    assert (await world.get(job.id)).reason == "timed_out"
 
 
 async def test_past_its_last_deadline_a_job_is_dead(world: World) -> None:

@@ -20,6 +20,7 @@ from foliot import Cancel, Fixed, Foliot, Retry, SoftTimeout, current_job
 
 log = logging.getLogger("shop")
 MIB = 1 << 20
+time.sleep(float(os.environ.get("SLOW_START", "0")))
 
 
 def who() -> int:
@@ -58,6 +59,11 @@ def sleep(note: str, seconds: float = 60) -> None:
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as other:
         Path(note).write_text(f"{os.getpid()} {other.pid}")
         time.sleep(seconds)
+
+
+def nap(seconds: float) -> float:
+    time.sleep(seconds)
+    return seconds
 
 
 def hold_the_interpreter(note: str) -> None:
@@ -250,6 +256,7 @@ class Isolated:
         self.die = app.job(**child)(die)
         self.sleep = app.job(**child, timeout=0.5)(sleep)
         self.sleep_long = app.job(kind="sleep_long", **child)(sleep)
+        self.nap = app.job(**child)(nap)
         self.hold = app.job(**child)(hold_the_interpreter)
         self.polite = app.job(**child)(polite)
         self.polite_async = app.job(**child)(polite_async)

@@ -66,6 +66,16 @@ async def test_an_app_that_cannot_be_loaded_fails_the_job_and_says_why(
         await child.close()
 
 
+async def test_an_app_that_is_never_done_loading_fails_the_job_and_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foliot.worker.executors.process._LONGEST_START", 0.5)
+    child = make_child(script(tmp_path, "import time; time.sleep(600)"))
+    with pytest.raises(Elsewhere, match="it took more than"):
+        await child.start()
+    assert child.pid is None
+
+
 async def test_an_app_that_can_be_loaded_runs(tmp_path: Path, make_bench: MakeBench) -> None:
     child = make_child(script(tmp_path, ""))
     try:

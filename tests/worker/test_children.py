@@ -85,6 +85,20 @@ def test_a_timeout_kills_the_whole_process_group(shop: Shop, note: Path) -> None
     eventually(lambda: not any(alive(pid) for pid in group))
 
 
+def test_a_slow_start_of_the_child_is_not_a_job_s_own_time(
+    make_shop: MakeShop, note: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither here nor in the store, where deadlines count from the claim."""
+    monkeypatch.setenv("SLOW_START", "1.5")
+    monkeypatch.setattr("foliot.worker.starts._LATE", 0.2)
+    for module in ("sqlite.claim", "sqlite.jobs", "postgres.jobs"):
+        monkeypatch.setattr(f"foliot.store.{module}.DEADLINE_GRACE", 0.2)
+    shop = make_shop(children=1)
+    handle = shop.jobs.nap.options(timeout=1.2).submit(0.8)
+    assert handle.result(timeout=30) == 0.8
+    assert not handle.attempts()
+
+
 @pytest.mark.parametrize("how", ["signal", "0"])
 def test_a_child_that_dies_is_a_loss_and_the_third_is_the_end(
     shop: Shop, note: Path, how: str

@@ -191,6 +191,10 @@ class Jobs(Protocol):
         """Of these outcomes, those that have taken effect under their own fence. Only reads."""
         ...
 
+    async def extend(self, partition: int, session: SessionId, jobs: Sequence[ClaimedJob]) -> None:
+        """Count the deadlines of these from now, where the session still holds them: they start late."""
+        ...
+
     async def running(self, session: SessionId) -> list[RunningJob]:
         """What the store thinks this session is running, in all partitions. Only reads."""
         ...

@@ -31,6 +31,7 @@ from foliot.worker.run import (
 )
 from foliot.worker.running import Running
 from foliot.worker.stage import Stage
+from foliot.worker.starts import Starts
 from foliot.worker.success import success
 from foliot.worker.timeouts import Timeouts
 
@@ -71,6 +72,7 @@ class Attempts:
         self.cells = self._make_children(target, _MOST_ALONE)
         self.executing: dict[JobId, Running] = {}
         self.behind: set[Running] = set()  # still run although their attempts have ended
+        self.starts = Starts(place.clock)
         self._timeouts: Timeouts[Running] = Timeouts(place.clock, self._time_out)
         self._soft_timeouts: Timeouts[Running] = Timeouts(place.clock, self._soften)
         self.started = self.finished = 0  # how many ever
@@ -95,6 +97,8 @@ class Attempts:
     def start_in_child(self, job: ClaimedJob, recipe: Recipe, free: list[ChildProcess]) -> None:
         running = self._begin(job, recipe)
         running.child, running.home = free.pop(), free
+        if job.timeout is not None:
+            self.starts.wait(job)
         running.task = self._loop.create_task(self._run_in_child(running, running.child))
 
     def cancel(self, id: JobId) -> None:
@@ -187,6 +191,8 @@ class Attempts:
             await child.start()
             self._watch_times(running)
             running.called = True
+            if running.job.timeout is not None:
+                self.starts.begin(running.job)
             queue, memory = running.current.queue, running.recipe.definition.memory
             outcome = await child.run(running.job, queue, memory=memory)
             report(running.job, outcome)
@@ -207,6 +213,7 @@ class Attempts:
         running.give_back_child()
         if job.timeout is not None:
             self._timeouts.forget(job.id, job.timeout)
+            self.starts.forget(job.id)
         if running.recipe.soft_timeout is not None:
             self._soft_timeouts.forget(job.id, running.recipe.soft_timeout)
         self._on_end(outcome)

@@ -12,7 +12,8 @@ import msgspec
 from foliot.clock import Clock
 from foliot.config import Settings
 from foliot.errors import StoreUnavailable
-from foliot.ids import Ids, JobId, SessionId
+from foliot.ids import Ids, JobId, SessionId, partition_of
+from foliot.model.job import ClaimedJob
 from foliot.registry import Registry
 from foliot.store.port import Load, Peek, Store, Wake
 from foliot.worker.capture import JOB_LINES
@@ -231,6 +232,8 @@ class Worker:
     async def _attend_once(self) -> None:
         self._slots.tend()
         self._look_for_wear()
+        if late := self._slots.attempts.starts.find_late():
+            await self._extend(late)
         if (why := self._recycling.find(self._slots.attempts.finished)) is not None:
             self._host.recycle(why)
         if self._cancels.is_set():
@@ -245,6 +248,15 @@ class Worker:
             again = _RECONCILE_AGAIN if self._cycle.uncertain else _RECONCILE_EVERY
             self._cycle.uncertain = False
             self._reconcile_at = now + again
+
+    async def _extend(self, late: list[ClaimedJob]) -> None:
+        """What waits for a child process must not run out of time in the store."""
+        since, some = self._clock.monotonic(), dict[int, list[ClaimedJob]]()
+        for job in late:
+            some.setdefault(partition_of(job.id, self._store.partitions), []).append(job)
+        for partition, jobs in some.items():
+            await self._store.jobs.extend(partition, self._session, jobs)
+            self._slots.attempts.starts.extended(jobs, since=since)
 
     def _tell(self, wake: Wake) -> None:
         """Of what a job's transaction has made ready; from any thread."""

@@ -9,7 +9,7 @@ from typing import Final
 from foliot.clock import Clock
 from foliot.ids import JobId, SessionId, milliseconds_of, partition_of
 from foliot.model.change import Change
-from foliot.model.job import Attempt, End, Job, JobState, NewJob, Outcome
+from foliot.model.job import Attempt, ClaimedJob, End, Job, JobState, NewJob, Outcome
 from foliot.model.key import Reservation
 from foliot.model.lane import Lane
 from foliot.store import rows
@@ -85,6 +85,17 @@ class PostgresJobs:
         values: Values = {"partition": partition, "ids": words([o.id for o in outcomes])}
         found = set(await self._connections.read(SQL["find_settled_jobs"], values))
         return {o.id for o in outcomes if _trace(o) in found}
+
+    async def extend(self, partition: int, session: SessionId, jobs: Sequence[ClaimedJob]) -> None:
+        values: Values = {
+            "partition": partition,
+            "session": session,
+            "ids": words([job.id for job in jobs]),
+            "fences": numbers([job.fence for job in jobs]),
+            "grace": DEADLINE_GRACE,
+            "now": self._now(),
+        }
+        await self._connections.transact([Step(SQL["extend_deadlines"], values)])
 
     async def running(self, session: SessionId) -> list[RunningJob]:
         found = await self._connections.read(

@@ -11,13 +11,13 @@ import msgspec
 from foliot.clock import Clock
 from foliot.ids import JobId, SessionId, partition_of
 from foliot.model.change import Change
-from foliot.model.job import Attempt, Job, JobState, NewJob, Outcome
+from foliot.model.job import Attempt, ClaimedJob, Job, JobState, NewJob, Outcome
 from foliot.model.key import Reservation
 from foliot.model.lane import Lane
 from foliot.store import rows
 from foliot.store.admission import Admitted
 from foliot.store.batches import by_partition
-from foliot.store.port import Cycle, Peek, Reaped, RunningJob, Share
+from foliot.store.port import DEADLINE_GRACE, Cycle, Peek, Reaped, RunningJob, Share
 from foliot.store.searching import Record
 from foliot.store.sql import JOB_FILES
 from foliot.store.sqlite.audit import write_record
@@ -110,6 +110,17 @@ class SqliteJobs:
         values: Values = {"partition": partition, "outcomes": traces(outcomes)}
         found = await self._read("find_settled_jobs", values)
         return {JobId(row[0]) for row in found}
+
+    async def extend(self, partition: int, session: SessionId, jobs: Sequence[ClaimedJob]) -> None:
+        values: Values = {
+            "partition": partition,
+            "session": session,
+            "jobs": to_json([(job.id, job.fence) for job in jobs]),
+            "grace": DEADLINE_GRACE,
+        }
+        await self._connections.transact(
+            lambda c: execute(c, SQL["extend_deadlines"], {**values, "now": self._now()})
+        )
 
     async def running(self, session: SessionId) -> list[RunningJob]:
         found = await self._read("list_running_jobs", {"partitions": self._all, "session": session})

@@ -38,6 +38,7 @@ from foliot.worker.memory import resident_tree
 from foliot.worker.run import Elsewhere, Lost, MemoryExceeded
 
 _FAREWELL: Final = 3.0  # seconds that a child gets to end in good order
+_LONGEST_START: Final = 300.0  # seconds to load the app and run its start-up functions
 _LOOK: Final = 0.05  # seconds between looks at the memory of a limited job
 
 
@@ -78,9 +79,13 @@ class ChildProcess(asyncio.Protocol):
                 return
             await self.close()
         try:
-            await self._start()
-        except BaseException:
+            async with asyncio.timeout(_LONGEST_START):
+                await self._start()
+        except BaseException as error:
             await self.kill()
+            if isinstance(error, TimeoutError):
+                text = f"the app could not be loaded: it took more than {_LONGEST_START:g} s"
+                raise Elsewhere(text, None) from None
             raise
 
     async def run(self, job: ClaimedJob, queue: str, *, memory: int | None = None) -> Outcome:

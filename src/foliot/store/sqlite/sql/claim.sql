@@ -49,3 +49,12 @@ WHERE rowid IN (
 
 -- name: list_payloads
 SELECT id, payload FROM foliot_jobs WHERE partition = :partition AND id IN (SELECT value FROM json_each(:ids));
+
+-- name: extend_deadlines
+-- Of jobs that have waited for a process to start in: their time counts from now.
+UPDATE foliot_jobs
+SET deadline_at = :now + CAST((timeout + :grace) * 1000000 AS INTEGER)
+WHERE rowid IN (SELECT j.rowid FROM json_each(:jobs) o CROSS JOIN foliot_jobs j
+                WHERE j.partition = :partition AND j.id = json_extract(o.value, '$[0]')
+                  AND j.fence = json_extract(o.value, '$[1]') AND j.session = :session
+                  AND j.state || '' = 'running');
