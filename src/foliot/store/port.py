@@ -34,9 +34,8 @@ class Share(msgspec.Struct, frozen=True):
 
     lane: Lane
     quota: int
-    kinds: tuple[str, ...] | None = (
-        None  # only these; None: any. The same for every share that has some
-    )
+    # Only these; None: any. The same for every share that has some.
+    kinds: tuple[str, ...] | None = None
 
 
 class Cycle(msgspec.Struct, frozen=True):
@@ -52,9 +51,8 @@ class Peek(msgspec.Struct, frozen=True):
 
     ready: list[tuple[int, Lane]]
     due_in: dict[int, float]  # partition -> seconds until its next scheduled job, may be negative
-    ordered: frozenset[int] = (
-        frozenset()
-    )  # partitions where jobs wait for an earlier one of their key
+    # Partitions where jobs wait for an earlier one of their key.
+    ordered: frozenset[int] = frozenset()
     expired: frozenset[int] = frozenset()  # partitions with jobs past the time they are good for
 
 
