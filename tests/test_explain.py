@@ -164,8 +164,34 @@ soon = {"run_at": NOW + timedelta(minutes=4)}
             },
             ["attempt 5 of 5 was the last", "timed_out", "foliot dead retry", "no such address"],
         ),
-        ({"job": job("cancelled", reason="expired", finished_at=NOW)}, ["cancelled at", "expired"]),
-        ({"job": job("skipped")}, ["skipped"]),
+        (
+            {"job": job("cancelled", reason="expired", finished_at=NOW)},
+            ["cancelled: it had not started when it expired; ended at 2026-11-02 12:00:00Z"],
+        ),
+        (
+            {"job": job("cancelled", reason="requested", finished_at=NOW)},
+            ["cancelled: somebody asked for its end; ended at 2026-11-02 12:00:00Z, before it had"],
+        ),
+        (
+            {
+                "job": job("cancelled", reason="requested", attempt=1, finished_at=NOW),
+                "failure": Attempt(1, 1, "killed", "no answer", None, WORKER, NOW, NOW),
+            },
+            ["cancelled: somebody asked for its end; attempt 1 of 5 was killed at 2026-11-02"],
+        ),
+        (
+            {"job": job("cancelled", reason="requested", attempt=3), "failure": FAILURE},
+            ["somebody asked for its end; ended\nlast failure: failed: no such address"],
+        ),
+        (
+            {"job": job("cancelled", reason="handler", attempt=1, finished_at=NOW)},
+            ["cancelled: its function ended it at 2026-11-02 12:00:00Z"],
+        ),
+        (
+            {"job": job("cancelled", reason="sold out", attempt=1, finished_at=NOW)},
+            ["cancelled: its function ended it at 2026-11-02 12:00:00Z: sold out"],
+        ),
+        ({"job": job("skipped", finished_at=NOW)}, ["skipped: ended at 2026", "a parent ended"]),
     ],
 )
 def test_a_job_is_explained(facts: dict[str, Any], said: list[str]) -> None:
@@ -173,3 +199,4 @@ def test_a_job_is_explained(facts: dict[str, Any], said: list[str]) -> None:
     assert explanation.state is facts["job"].state
     for words in said:
         assert words in str(explanation)
+    assert f"{explanation.state}: {explanation.state}" not in str(explanation)

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from foliot.errors import did_you_mean
-from foliot.model.job import Attempt, Job, JobState
+from foliot.model.job import STOPPED, Attempt, Job, JobState
 from foliot.model.search import Standing
 from foliot.model.session import Session
 from foliot.store.queueing import Queue
@@ -71,7 +71,7 @@ def _held(facts: Facts) -> _Answer:
     reason = facts.job.reason or "unknown"
     answer = _HOLDS.get(reason)
     if answer is None:
-        return f"held: {reason}", [facts.job.note or ""]
+        return reason, [facts.job.note or ""]
     why, more = answer(facts)
     return why, [*more, facts.job.note or ""]
 
@@ -146,11 +146,25 @@ def _dead(facts: Facts) -> _Answer:
 
 
 def _cancelled(facts: Facts) -> _Answer:
-    return f"cancelled{_at(facts.job)}: {facts.job.reason or 'no reason is known'}", []
+    job, failure = facts.job, facts.failure
+    match job.reason:
+        case "requested" if failure is not None and failure.outcome in STOPPED:
+            return (
+                f"somebody asked for its end; {_attempt(job)} was {failure.outcome}{_at(job)}",
+                [],
+            )
+        case "requested":
+            early = "" if job.attempt else ", before it had started"
+            return f"somebody asked for its end; ended{_at(job)}{early}", [_failure(facts)]
+        case "expired":
+            return f"it had not started when it expired; ended{_at(job)}", [_failure(facts)]
+        case "handler" | None:
+            return f"its function ended it{_at(job)}", []
+    return f"its function ended it{_at(job)}: {job.reason}", []
 
 
 def _skipped(facts: Facts) -> _Answer:
-    return f"skipped{_at(facts.job)}: {facts.job.reason or 'a parent ended otherwise'}", []
+    return f"ended{_at(facts.job)}: {facts.job.reason or 'a parent ended otherwise'}", []
 
 
 def _obstacles(facts: Facts) -> list[str]:

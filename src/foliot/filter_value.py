@@ -135,6 +135,10 @@ def is_id_prefix(text: str) -> bool:
     )
 
 
+def is_id_suffix(text: str) -> bool:
+    return is_id_prefix(ID_FORM[: -len(text)] + text) if text else True
+
+
 def example(field: str) -> str:
     """A term with this field that works."""
     match FIELDS[field]:

@@ -71,6 +71,12 @@ async def resume_queue(store: Store, name: str, *, by: Author | str | None = Non
     return was_paused
 
 
+async def named_queues(store: Store) -> set[str]:
+    """Of the kinds that apps have announced, and of live workers that serve some by name."""
+    announced = {definition.queue for definition in await store.definitions.all()}
+    return announced.union(*(one.queues for one in await store.sessions.all() if one.live))
+
+
 async def unserved_lanes(store: Store) -> list[Lane]:
     """Lanes with ready jobs that no live worker can take: nobody serves the queue, or has the capabilities."""
     ready = {lane for _, lane in (await store.jobs.peek()).ready}

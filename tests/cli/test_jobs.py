@@ -12,11 +12,12 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import msgspec
 import pytest
 
 from foliot.cli.main import main
-from foliot.ids import JobId
-from foliot.model.job import End, Extras, More
+from foliot.ids import JobId, partition_of
+from foliot.model.job import End, Extras, JobState, More
 from foliot.model.note import LogLine, NewLine
 from foliot.store.port import Store
 from support.stores import World
@@ -136,6 +137,21 @@ async def test_the_beginning_of_an_id_is_enough_if_there_is_one_such(
     assert code == 2 and "several ids" in err and others[1] in err
     code, _, err = run("jobs", "show", "00000000")
     assert code == 1 and "no job has the id" in err
+
+
+async def test_the_end_of_an_id_is_enough_if_there_is_one_such(world: World, run: Run) -> None:
+    """That is what top and demo show."""
+    id = await world.submit()
+    await world.submit_many(2)
+    for end in (id[-8:], id[-12:].upper(), id[-17:], id[-20:]):
+        assert json.loads(run("jobs", "show", end, "--json")[1])["job"]["id"] == id
+    twin = msgspec.structs.replace(world.new_job(), id=JobId(world.ids.job()[:-8] + id[-8:]))
+    await world.store.jobs.submit(partition_of(twin.id, world.store.partitions), [twin])
+    code, out, err = run("jobs", "cancel", id[-8:], "--yes")
+    assert (code, out) == (2, "")
+    assert "is the end of several ids" in err and twin.id in err and id in err
+    assert await world.state(id) is JobState.READY
+    assert run("jobs", "show", id[-7:])[0] == 2
 
 
 async def test_a_job_is_explained(world: World, run: Run) -> None:

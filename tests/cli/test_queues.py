@@ -5,6 +5,10 @@ from __future__ import annotations
 import pytest
 
 from cli.conftest import Shell
+from foliot import Foliot, commands
+from foliot.ids import Ids
+from foliot.model.session import NewSession
+from foliot.store.port import Store
 
 
 def test_queues_are_listed_with_what_waits_in_them(shell: Shell) -> None:
@@ -20,6 +24,37 @@ def test_queues_are_listed_with_what_waits_in_them(shell: Shell) -> None:
     assert told["mail"]["ready"] == 3
     assert 0 <= told["mail"]["oldest_ready"] < 60
     assert told["reports"]["scheduled"] == 2
+
+
+def test_queues_are_listed_before_they_have_jobs(shell: Shell) -> None:
+    """Of kinds that an app has announced, and of workers that serve them by name."""
+    app = Foliot(shell.url)
+
+    @app.job(queue="mail")
+    def send() -> None: ...
+
+    async def prepare(store: Store) -> None:
+        await commands.announce(store, app.registry)
+        for name, lease in (("reports", 60.0), ("gone", -1.0)):
+            session = NewSession(
+                id=Ids().session(),
+                host="h",
+                pid=1,
+                version="0",
+                queues=(name,),
+                kinds=(),
+                duties=False,
+            )
+            await store.sessions.open(session, lease=lease)
+
+    shell.ask(prepare)
+    lines = shell("queues", "list").out.splitlines()[1:]
+    assert [line.split()[:3] for line in lines] == [
+        ["mail", "priority", "0"],
+        ["reports", "priority", "0"],
+    ]
+    told = shell("queues", "list", "--json").json["queues"]
+    assert [(queue["name"], queue["ready"]) for queue in told] == [("mail", 0), ("reports", 0)]
 
 
 def test_the_order_of_a_queue_is_listed_with_what_belongs_to_it(shell: Shell) -> None:

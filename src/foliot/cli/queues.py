@@ -29,16 +29,18 @@ _COUNTED: Final = (JobState.READY, JobState.RUNNING, JobState.SCHEDULED, JobStat
 def list_queues(*, options: Options = DEFAULT_OPTIONS) -> None:
     """List the queues: how they are ordered, who paused them, and how many jobs they have.
 
-    Counting stops at a million; a + says that there are more.
+    Those that have jobs or settings, that a kind is submitted to, or that a live worker serves by name. Counting
+    stops at a million; a + says that there are more.
     """
 
-    async def read(store: Store) -> tuple[list[Queue], Loads]:
-        return await store.queues.all(), await store.overview.queues(cap=_CAP)
+    async def read(store: Store) -> tuple[set[str], list[Queue], Loads]:
+        named = await queue_commands.named_queues(store)
+        return named, await store.queues.all(), await store.overview.queues(cap=_CAP)
 
-    queues, loads = ask(options, read)
+    named, queues, loads = ask(options, read)
     known = {queue.name: queue for queue in queues}
     counted = {load.queue: load for load in loads.queues}
-    names = sorted({*known, *counted})
+    names = sorted({*named, *known, *counted})
     if options.json:
         print_json(
             {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from foliot.cli.options import OptionalWhole
-from foliot.errors import InvalidValue
+from foliot.errors import FoliotError, InvalidValue
 
 if TYPE_CHECKING:
     from foliot.filter import Filter
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Words = Annotated[str, Parameter(allow_leading_hyphen=True)]
 _MOST_NAMED = 5
+_SHORTEST = 8  # characters that name a job: fewer may be a mistake
 
 
 @Parameter(name="*")
@@ -82,20 +83,34 @@ def confirm(question: str, selection: Selection) -> bool:
 
 
 async def resolve(store: Store, text: str) -> JobId:
-    """The id that begins so."""
+    """The id that begins so, else the one that ends so."""
     from foliot.commands import check_id
     from foliot.errors import UnknownJob
-    from foliot.filter_value import ID_FORM, is_id_prefix
-    from foliot.search import list_jobs
+    from foliot.filter_value import ID_FORM, is_id_prefix, is_id_suffix
 
-    start = text.strip().lower()
-    if len(start) == len(ID_FORM) or len(start) < 8 or not is_id_prefix(start):
-        return check_id(start)
-    found = (await list_jobs(store, f"id:{start}*", limit=_MOST_NAMED + 1, payloads=False)).jobs
-    if not found:
+    part = text.strip().lower()
+    begins, ends = is_id_prefix(part), is_id_suffix(part)
+    if not _SHORTEST <= len(part) < len(ID_FORM) or not (begins or ends):
+        return check_id(part)
+    found = await _find(store, f"id:{part}*", text, "beginning") if begins else None
+    if found is None and ends:
+        found = await _find(store, f"id:*{part}", text, "end")
+    if found is None:
         raise UnknownJob(text)
-    if len(found) > 1:
-        names = ", ".join(job.id for job in found[:_MOST_NAMED])
-        more = " …" if len(found) > _MOST_NAMED else ""
-        raise InvalidValue("id", text, f"is the beginning of several ids: {names}{more}")
-    return found[0].id
+    return found
+
+
+async def _find(store: Store, filter: str, text: str, place: str) -> JobId | None:
+    from foliot.search import SEARCH_CAP, list_jobs
+
+    page = await list_jobs(store, filter, limit=_MOST_NAMED + 1, payloads=False)
+    if len(page.jobs) > 1:
+        names = ", ".join(job.id for job in page.jobs[:_MOST_NAMED])
+        more = " …" if len(page.jobs) > _MOST_NAMED else ""
+        raise InvalidValue("id", text, f"is the {place} of several ids: {names}{more}")
+    if not page.jobs and page.next is not None:
+        raise FoliotError(
+            f"{text} is not the {place} of an id among the newest {SEARCH_CAP:,} jobs",
+            hint="give the whole id",
+        )
+    return page.jobs[0].id if page.jobs else None
