@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from hashlib import sha256
 from typing import Any
@@ -12,10 +13,18 @@ import msgspec
 from foliot.author import Author
 from foliot.bulk import refusals, wake_cancelled, wake_retried
 from foliot.checks import check_whole
-from foliot.errors import FoliotError, InvalidValue, NotChangeable, NotDead, UnknownJob, UnknownKind
+from foliot.errors import (
+    FoliotError,
+    InvalidValue,
+    NotChangeable,
+    NotDead,
+    StoreUnavailable,
+    UnknownJob,
+    UnknownKind,
+)
 from foliot.explain import MOST_AHEAD, Explanation, Facts
 from foliot.explain import explain as explain_facts
-from foliot.idempotency import redirect, reserve
+from foliot.idempotency import give_back, redirect, reserve
 from foliot.ids import Ids, JobId, is_job_id, mark_of, partition_of, partition_of_slot
 from foliot.model.audit import Entry
 from foliot.model.definition import JobDefinition, StoredDefinition
@@ -49,19 +58,40 @@ async def submit(
 ) -> list[JobId]:
     """Atomic in each partition. Returns the id that stands for each job: its own, that of the live job with the same
     key, or that of the job that was submitted under the same idempotency key in the last `keep` seconds."""
-    once = any(job.more is not None and idempotency_key_of(job) is not None for job in jobs)
-    if once:
-        jobs = await reserve(store, jobs, keep=keep)
-        # Also under an id of its own: since it was reserved, another one may have inserted it, and it may have ended.
-        resend = True
-    if store.partitions == 1:
-        ids = await store.jobs.submit(0, jobs, resend=resend)
+    if any(job.more is not None and idempotency_key_of(job) is not None for job in jobs):
+        try:
+            ids = await _submit_once(store, jobs, keep=keep)
+        except FoliotError as error:
+            if not (isinstance(error, StoreUnavailable) and error.unknown):
+                with suppress(StoreUnavailable):
+                    await give_back(store, jobs)
+            raise
     else:
-        ids = await _submit_by_partition(store, jobs, resend=resend)
-    if once:
-        await redirect(store, jobs, ids)
+        ids = await _insert(store, jobs, resend=resend)
     store.wake(_news(store, jobs))
     return ids
+
+
+async def _submit_once(
+    store: Store | GuestStore, given: Sequence[NewJob], *, keep: float
+) -> list[JobId]:
+    jobs = await reserve(store, given, keep=keep)
+    # As sent before: since a key was reserved, another one may have inserted its job, and that may have ended.
+    ids = await _insert(store, jobs, resend=True)
+    # Whoever had reserved a key first may have been refused, and have given it back meanwhile.
+    followed = [job for own, job in zip(given, jobs, strict=True) if own.id != job.id]
+    if followed:
+        await reserve(store, followed, keep=keep)
+    await redirect(store, jobs, ids)
+    return ids
+
+
+async def _insert(
+    store: Store | GuestStore, jobs: Sequence[NewJob], *, resend: bool
+) -> list[JobId]:
+    if store.partitions == 1:
+        return await store.jobs.submit(0, jobs, resend=resend)
+    return await _submit_by_partition(store, jobs, resend=resend)
 
 
 async def submit_kind(

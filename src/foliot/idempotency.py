@@ -45,6 +45,22 @@ async def reserve(
     ]
 
 
+async def give_back(store: Store | GuestStore, jobs: Sequence[NewJob]) -> None:
+    """Free the keys that were reserved for these jobs, which were refused: under other arguments they will come again.
+    Of a batch, some may be stored, in partitions that were reached before."""
+    asked = [(job, key) for job in jobs if (key := idempotency_key_of(job)) is not None]
+    if not isinstance(store, GuestStore):
+        ids = [job.id for job, _ in asked]
+        stored = {job.id for job in await store.jobs.ended(ids)} | set(await store.jobs.live(ids))
+        asked = [(job, key) for job, key in asked if job.id not in stored]
+    places: dict[int, list[Reservation]] = {}
+    for job, key in asked:
+        partition = partition_of_slot(idempotency_slot(job, key), store.partitions)
+        places.setdefault(partition, []).append(reservation_of(job, key))
+    for partition, some in sorted(places.items()):
+        await store.jobs.unreserve(partition, some)
+
+
 async def redirect(store: Store | GuestStore, jobs: Sequence[NewJob], ids: Sequence[JobId]) -> None:
     """Where the live job with the same unique key stands for one of these, it stands for its idempotency key, too."""
     for job, id in zip(jobs, ids, strict=True):

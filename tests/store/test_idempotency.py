@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from foliot import commands
-from foliot.errors import InvalidValue, StoreUnavailable
+from foliot.errors import FoliotError, InvalidValue, StoreUnavailable
+from foliot.idempotency import give_back, reserve
 from foliot.ids import JobId
 from foliot.model.definition import Defaults
 from foliot.model.job import End, JobState, NewJob
@@ -147,6 +148,79 @@ async def test_a_submission_that_was_cut_off_is_completed_by_the_next(
     assert id == lost.id
     assert await send(world, lost, resend=True) == [id]
     assert sum((await world.count()).values()) == 1
+
+
+async def test_a_batch_that_is_refused_leaves_its_keys_free(world: World) -> None:
+    await send(world, make(world, b'{"n":1}', idempotency_key="used"))
+    good = make(world, b'{"n":1}')
+    with pytest.raises(InvalidValue):
+        await send(world, good, make(world, b'{"n":2}', idempotency_key="used"))
+    [id] = await send(world, make(world, b'{"n":3}'))
+    assert (await world.get(id)).payload == b'{"n":3}'
+    assert await send(world, make(world, b'{"n":3}')) == [id]
+    with pytest.raises(InvalidValue, match="other arguments"):
+        await send(world, good)
+
+
+@pytest.mark.parametrize(
+    ("error", "free"),
+    [
+        (FoliotError("refused"), True),
+        (StoreUnavailable("told"), True),
+        (StoreUnavailable("?", unknown=True), False),
+    ],
+    ids=["refused", "unavailable", "unknown"],
+)
+async def test_a_key_is_free_after_an_error_that_says_that_nothing_was_done(
+    world: World, error: FoliotError, free: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(self: object, *args: Any, **kwargs: Any) -> list[JobId]:
+        raise error
+
+    with monkeypatch.context() as refusing:
+        refusing.setattr(type(world.store.jobs), "submit", refuse)
+        with pytest.raises(FoliotError):
+            await send(world, make(world, b'{"n":1}'))
+    if free:
+        await send(world, make(world, b'{"n":2}'))
+    else:
+        with pytest.raises(InvalidValue, match="other arguments"):
+            await send(world, make(world, b'{"n":2}'))
+
+
+async def test_a_job_that_is_stored_keeps_its_key_when_it_is_refused_later(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = make(world)
+    await send(world, job)
+
+    async def refuse(self: object, *args: Any, **kwargs: Any) -> list[JobId]:
+        raise FoliotError("refused")
+
+    with monkeypatch.context() as refusing:
+        refusing.setattr(type(world.store.jobs), "submit", refuse)
+        with pytest.raises(FoliotError):
+            await send(world, job, resend=True)
+    assert await send(world, make(world)) == [job.id]
+
+
+async def test_who_follows_a_key_that_is_given_back_meanwhile_has_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = make(world), make(world)
+    jobs = type(world.store.jobs)
+    submit = jobs.submit
+
+    async def held_up(self: Any, *args: Any, **kwargs: Any) -> list[JobId]:
+        monkeypatch.setattr(jobs, "submit", submit)
+        await give_back(world.store, [first])
+        return await submit(self, *args, **kwargs)
+
+    await reserve(world.store, [first], keep=KEEP)
+    monkeypatch.setattr(jobs, "submit", held_up)
+    assert await send(world, second) == [first.id]
+    assert await send(world, make(world)) == [first.id]
+    assert await world.count() == {JobState.READY: 1}
 
 
 async def test_who_reserved_first_and_inserts_last_does_not_run_it_again(

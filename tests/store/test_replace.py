@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from foliot.ids import JobId
-from foliot.model.job import End, Extras, JobState, More, NewJob
+from foliot.model.job import End, Extras, JobState, More, NewJob, Outcome
 from foliot.model.lane import lane_of
 from foliot.model.retry import Fixed
 from foliot.store.port import Store
-from support.stores import World
+from support.stores import LEASE, World
 
 pytestmark = pytest.mark.anyio
 
@@ -65,6 +65,31 @@ async def test_options_are_taken_over_whole(world: World, mode: str) -> None:
     job = await world.get(second)
     assert (job.tags, job.timeout, job.requires) == (("b",), 3.0, ("gpu",))
     assert (job.expires_at, job.extras.ignore_result) == (world.after(9), True)
+
+
+@both
+async def test_attempts_start_anew_with_the_new_arguments(world: World, mode: str) -> None:
+    """What has failed was another submission. Who claimed it before is still refused."""
+    session = await world.open_session()
+    first = await world.submit(key="k", max_attempts=2)
+    [late] = await world.claim(session)
+    await world.end(session, late, End.RETRY, delay=0)
+    await send(world, b"2", mode=mode, max_attempts=2)
+    job = await world.get(first)
+    assert (job.attempt, job.losses, job.fence) == (0, 0, late.fence)
+    await world.admit()
+    [again] = await world.claim(session)
+    assert (again.attempt, again.payload) == (1, b"2") and again.fence > late.fence
+    assert await world.finish(session, Outcome(late.id, late.fence)) == [late.id]
+
+
+async def test_a_job_that_lost_its_workers_and_is_replaced_is_no_suspect(world: World) -> None:
+    lost = await world.open_session()
+    await world.run(lost, key="k")
+    world.clock.advance(LEASE + 1)
+    await world.reap(lost)
+    first = await send(world, b"2", mode="replace")
+    assert (await world.get(first)).losses == 0
 
 
 async def test_replace_keeps_the_time_and_debounce_starts_it_again(world: World) -> None:

@@ -163,6 +163,10 @@ class Jobs(Protocol):
         """Let the key stand for another job than the one it was reserved for."""
         ...
 
+    async def unreserve(self, partition: int, reservations: Sequence[Reservation]) -> None:
+        """Take back what is still reserved for these jobs, which were refused."""
+        ...
+
     async def change(
         self, partition: int, id: JobId, change: Change, *, record: Record | None = None
     ) -> tuple[int, JobState] | None:

@@ -19,7 +19,7 @@ from foliot.store.postgres.arrays import blobs, numbers, texts, words
 from foliot.store.postgres.audit import act_by_hand
 from foliot.store.postgres.change import change_steps
 from foliot.store.postgres.connection import Step, Transacting, Values
-from foliot.store.postgres.keys import redirect, reserve
+from foliot.store.postgres.keys import redirect, reserve, unreserve
 from foliot.store.postgres.order import admissions, order_steps
 from foliot.store.postgres.submit import Submissions
 from foliot.store.searching import Record
@@ -48,6 +48,9 @@ class PostgresJobs:
 
     async def redirect(self, partition: int, reservation: Reservation, id: JobId) -> None:
         await redirect(self._connections, partition, reservation, id)
+
+    async def unreserve(self, partition: int, reservations: Sequence[Reservation]) -> None:
+        await unreserve(self._connections, partition, reservations)
 
     async def change(
         self, partition: int, id: JobId, change: Change, *, record: Record | None = None

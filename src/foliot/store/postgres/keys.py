@@ -26,13 +26,9 @@ async def reserve(
     keep: float,
 ) -> list[Reservation]:
     values: Values = {
-        "partition": partition,
+        **_named(partition, reservations),
         "now": clock.now_for_store(),
         "keep": keep,
-        "namespaces": texts(one.namespace for one in reservations),
-        "kinds": texts(one.kind for one in reservations),
-        "keys": texts(one.key for one in reservations),
-        "ids": words(one.job for one in reservations),
         "fingerprints": words(one.fingerprint for one in reservations),
     }
     steps = [Step(SQL["reserve_keys"], values), Step(SQL["find_keys"], values)]
@@ -58,6 +54,12 @@ async def redirect(
     await connections.transact([Step(SQL["redirect_key"], values)])
 
 
+async def unreserve(
+    connections: Transacting, partition: int, reservations: Sequence[Reservation]
+) -> None:
+    await connections.transact([Step(SQL["unreserve_keys"], _named(partition, reservations))])
+
+
 async def prune_keys(connections: Transacting, clock: Clock, partition: int, limit: int) -> int:
     """Batch after batch, each a transaction of its own, until there is nothing left."""
     pruned, count = 0, limit
@@ -66,3 +68,13 @@ async def prune_keys(connections: Transacting, clock: Clock, partition: int, lim
         [[(count,)]] = await connections.transact([Step(SQL["prune_keys"], values)])
         pruned += count
     return pruned
+
+
+def _named(partition: int, reservations: Sequence[Reservation]) -> dict[str, object]:
+    return {
+        "partition": partition,
+        "namespaces": texts(one.namespace for one in reservations),
+        "kinds": texts(one.kind for one in reservations),
+        "keys": texts(one.key for one in reservations),
+        "ids": words(one.job for one in reservations),
+    }

@@ -32,7 +32,7 @@ from foliot.store.sqlite.batches import (
 from foliot.store.sqlite.change import change_job
 from foliot.store.sqlite.claim import Claim, Taken, claimed_jobs
 from foliot.store.sqlite.connection import Transacting
-from foliot.store.sqlite.keys import redirect, reserve
+from foliot.store.sqlite.keys import redirect, reserve, unreserve
 from foliot.store.sqlite.order import admit_orders
 from foliot.store.sqlite.outcomes import Ending, traces
 from foliot.store.sqlite.submit import submit
@@ -61,6 +61,9 @@ class SqliteJobs:
 
     async def redirect(self, partition: int, reservation: Reservation, id: JobId) -> None:
         await redirect(self._connections, partition, reservation, id)
+
+    async def unreserve(self, partition: int, reservations: Sequence[Reservation]) -> None:
+        await unreserve(self._connections, partition, reservations)
 
     async def change(
         self, partition: int, id: JobId, change: Change, *, record: Record | None = None

@@ -26,8 +26,7 @@ async def reserve(
     *,
     keep: float,
 ) -> list[Reservation]:
-    given = [(one.namespace, one.kind, one.key, one.job, one.fingerprint) for one in reservations]
-    values: Values = {"partition": partition, "keep": keep, "reservations": to_json(given)}
+    values: Values = {"partition": partition, "keep": keep, "reservations": _named(reservations)}
 
     def run(connection: Connection) -> Rows:
         execute(connection, SQL["reserve_keys"], {**values, "now": store_now(clock)})
@@ -53,6 +52,15 @@ async def redirect(
     await connections.transact(lambda connection: execute(connection, SQL["redirect_key"], values))
 
 
+async def unreserve(
+    connections: Transacting, partition: int, reservations: Sequence[Reservation]
+) -> None:
+    values: Values = {"partition": partition, "reservations": _named(reservations)}
+    await connections.transact(
+        lambda connection: execute(connection, SQL["unreserve_keys"], values)
+    )
+
+
 async def prune_keys(connections: Transacting, clock: Clock, partition: int, limit: int) -> int:
     """Batch after batch, each a transaction of its own, until there is nothing left."""
     values: Values = {"partition": partition, "limit": limit, "now": store_now(clock)}
@@ -68,3 +76,9 @@ async def prune_keys(connections: Transacting, clock: Clock, partition: int, lim
     while (count := await connections.transact(run, look=look)) > 0:
         pruned += count
     return pruned
+
+
+def _named(reservations: Sequence[Reservation]) -> str:
+    return to_json(
+        [(one.namespace, one.kind, one.key, one.job, one.fingerprint) for one in reservations]
+    )

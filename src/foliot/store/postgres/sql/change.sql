@@ -24,6 +24,8 @@ WHERE j.partition = :partition AND j.namespace = :namespace::text AND j.kind = :
 -- read of it here is what is changed.
 UPDATE foliot.jobs j
 SET queue = n.queue, priority = n.priority, max_attempts = n.max_attempts, run_at = n.due_at,
+    attempt = CASE WHEN :whole::boolean THEN 0 ELSE j.attempt END,
+    losses = CASE WHEN :whole::boolean THEN 0 ELSE j.losses END,
     lane = CASE WHEN n.moves THEN n.lane | n.strategy ELSE j.lane END,
     rank = CASE WHEN NOT n.moves THEN j.rank
                 WHEN n.strategy = 3 THEN 0

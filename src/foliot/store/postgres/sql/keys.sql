@@ -28,6 +28,16 @@ UPDATE foliot.keys SET job = :id::uuid
 WHERE partition = :partition AND namespace = :namespace::text AND kind = :kind::text AND key = :key::text
   AND job = :reserved::uuid;
 
+-- name: unreserve_keys
+-- Those that are still reserved for these jobs, which were refused. One that is locked is being used: it stays.
+DELETE FROM foliot.keys k
+WHERE k.partition = :partition AND k.ctid = ANY (ARRAY(
+    SELECT o.ctid FROM foliot.keys o
+    JOIN unnest(:namespaces::text[], :kinds::text[], :keys::text[], :ids::uuid[]) AS n (namespace, kind, key, job)
+        ON o.namespace = n.namespace AND o.kind = n.kind AND o.key = n.key AND o.job = n.job
+    WHERE o.partition = :partition
+    FOR UPDATE OF o SKIP LOCKED));
+
 -- name: prune_keys
 -- Those that have run out. Rides keys_expires.
 WITH gone AS (

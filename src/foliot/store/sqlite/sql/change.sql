@@ -13,6 +13,8 @@ WHERE partition = :partition AND namespace = :namespace AND kind = :kind AND key
 -- held because its payload does not fit, until that changes.
 UPDATE foliot_jobs
 SET queue = n.queue, priority = n.priority, max_attempts = n.max_attempts, run_at = n.due_at,
+    attempt = CASE WHEN :whole THEN 0 ELSE foliot_jobs.attempt END,
+    losses = CASE WHEN :whole THEN 0 ELSE foliot_jobs.losses END,
     lane = CASE WHEN n.moves THEN n.lane | n.strategy ELSE foliot_jobs.lane END,
     rank = CASE WHEN NOT n.moves THEN foliot_jobs.rank
                 WHEN n.strategy = 3 THEN 0

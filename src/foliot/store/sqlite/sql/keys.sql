@@ -24,6 +24,14 @@ ORDER BY n.key;
 UPDATE foliot_keys SET job = :id
 WHERE partition = :partition AND namespace = :namespace AND kind = :kind AND key = :key AND job = :reserved;
 
+-- name: unreserve_keys
+-- Those that are still reserved for these jobs: the jobs were refused.
+DELETE FROM foliot_keys
+WHERE rowid IN (SELECT k.rowid FROM json_each(:reservations) n
+                CROSS JOIN foliot_keys k ON k.partition = :partition AND k.namespace = json_extract(n.value, '$[0]')
+                    AND k.kind = json_extract(n.value, '$[1]') AND k.key = json_extract(n.value, '$[2]')
+                    AND k.job = json_extract(n.value, '$[3]'));
+
 -- name: prune_keys
 -- Those that have run out. The first part is the look before a write. Rides foliot_keys_expires.
 SELECT 1 FROM foliot_keys WHERE partition = :partition AND expires_at <= :now LIMIT 1;
