@@ -15,7 +15,6 @@ import msgspec
 from foliot.ids import JobId, Mark, SessionId
 from foliot.model.change import Change
 from foliot.model.job import Attempt, ClaimedJob, Job, JobState, NewJob, Outcome
-from foliot.model.key import Reservation
 from foliot.model.lane import Lane
 from foliot.model.note import LogLine, NewLine, NewProgress
 from foliot.model.session import NewSession, Session
@@ -23,6 +22,7 @@ from foliot.store.admission import Admission, Admitted
 from foliot.store.definitions import Definitions
 from foliot.store.operator import Overview, Repartitioned, Say, Transfer
 from foliot.store.queueing import Queues
+from foliot.store.reserving import Reserving
 from foliot.store.searching import Audit, Dead, Record, Search
 
 # Seconds past its timeout before the store takes a job from a session that lives.
@@ -142,7 +142,7 @@ class Grade(msgspec.Struct, frozen=True, kw_only=True):
     clock_offset: float  # this host's clock minus the store's, seconds
 
 
-class Jobs(Protocol):
+class Jobs(Reserving, Protocol):
     async def submit(
         self, partition: int, jobs: Sequence[NewJob], *, resend: bool = False
     ) -> list[JobId]:
@@ -150,21 +150,6 @@ class Jobs(Protocol):
         unique key. In the modes replace and debounce that one takes over arguments and options, if it has not started;
         if it runs, it gives up its key and a new job is made. Safe to repeat with `resend=True` after an unknown
         outcome: a job that exists, or has finished meanwhile, is not made again."""
-        ...
-
-    async def reserve(
-        self, partition: int, reservations: Sequence[Reservation], *, keep: float
-    ) -> list[Reservation]:
-        """Reserve idempotency keys, each named once, for `keep` seconds. Returns what stands for each: itself, or what
-        was reserved before and has not run out. Repeating is harmless."""
-        ...
-
-    async def redirect(self, partition: int, reservation: Reservation, id: JobId) -> None:
-        """Let the key stand for another job than the one it was reserved for."""
-        ...
-
-    async def unreserve(self, partition: int, reservations: Sequence[Reservation]) -> None:
-        """Take back what is still reserved for these jobs, which were refused."""
         ...
 
     async def change(
