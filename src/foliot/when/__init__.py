@@ -1,6 +1,6 @@
 """When something is to run: from text to instants. Pure: no clock, no store, no randomness.
 
-`parse(text)` reads any form (cron, intervals, ISO 8601) and gives an Expression; its `timetable()` says
+`parse(text)` reads any form (cron, intervals, ISO 8601, RRULE) and gives an Expression; its `timetable()` says
 when it fires. All times are whole seconds since 1970 in UTC.
 """
 
@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import re
 
+from msgspec.structs import replace
+
 from foliot.errors import InvalidExpression, InvalidValue
 from foliot.when.cron import is_cron, read_cron
 from foliot.when.expression import Expression, write
-from foliot.when.forms import CalendarInterval, Form, Instant, Interval
+from foliot.when.forms import CalendarInterval, Form, Instant, Interval, Rule
 from foliot.when.iso8601 import read_iso
 from foliot.when.part import Part
+from foliot.when.rrule import is_rule, read_rule, zone_in
+from foliot.when.rrule_timetable import can_fire
 from foliot.when.timetable import Timetable, between, count_between, last_until
 from foliot.when.wall import DstGap, DstOverlap
 from foliot.when.zones import check_zone, load_zone, tzdata_version, zone_names
@@ -57,6 +61,8 @@ def parse(
     form = _read(part, seed)
     if anchor is not None:
         form = _anchored(form, anchor, part.timezone)
+    if isinstance(form, Rule):
+        _check_fires(part, form)
     return Expression(write(form), part.timezone, form)
 
 
@@ -67,6 +73,8 @@ def _checked(text: object) -> str:
         problem = f"has {len(text):,} characters, more than {LONGEST_TEXT:,}"
         raise InvalidExpression(text[:40], problem, code="too_long")
     given = text.replace("\t", " ")
+    if is_rule(given.lstrip()):  # its properties may stand in lines
+        given = given.replace("\r", " ").replace("\n", " ")
     if not given.strip(" "):
         raise InvalidExpression(text, "is empty", code="empty")
     if not given.isprintable():
@@ -80,15 +88,19 @@ def _part_of(text: str, timezone: str | None) -> Part:
     start = len(text) - len(text.lstrip())
     part = Part(text.strip(), text, start, timezone or "UTC")
     found = _ZONE.match(part.text)
-    if found is None:
+    named = found[1] if found else zone_in(part.text) if is_rule(part.text) else None
+    if named is None:
         return part
-    zone = check_zone(found[1])
+    zone = check_zone(named)
     if timezone is not None and timezone != zone:
         raise part.refuse(f"names the zone {zone}, and timezone is {timezone}")
-    return Part(part.text[found.end() :], text, start + found.end(), zone)
+    skipped = found.end() if found else 0
+    return Part(part.text[skipped:], text, start + skipped, zone)
 
 
 def _read(part: Part, seed: str | None) -> Form:
+    if is_rule(part.text):
+        return read_rule(part)
     form = read_iso(part)
     if form is not None:
         return form
@@ -97,11 +109,19 @@ def _read(part: Part, seed: str | None) -> Form:
     raise part.refuse("is not understood")
 
 
+def _check_fires(part: Part, rule: Rule) -> None:
+    try:
+        fires = can_fire(rule)
+    except ValueError:  # dateutil's own finding that a part leaves nothing
+        fires = False
+    if not fires:
+        raise part.refuse("never fires: nothing fits all its parts", code="never_fires")
+
+
 def _anchored(form: Form, anchor: int, timezone: str) -> Form:
     if isinstance(form, Interval) and form.start is None:
-        return Interval(form.every, anchor, form.count)
-    if isinstance(form, CalendarInterval) and form.start is None:
-        wall = anchor + load_zone(timezone).offset_at(anchor)
-        return CalendarInterval(form.months, form.days, form.seconds, wall, form.count)
+        return replace(form, start=anchor)
+    if isinstance(form, CalendarInterval | Rule) and form.start is None:
+        return replace(form, start=anchor + load_zone(timezone).offset_at(anchor))
     what = "once" if isinstance(form, Instant) else "at times of its own"
     raise InvalidValue("anchor", anchor, f"is of no use: the expression fires {what}")

@@ -8,11 +8,13 @@ from msgspec import Struct
 
 from foliot.when.cron import write_cron
 from foliot.when.cron_timetable import CronWalls
-from foliot.when.forms import CalendarInterval, Cron, Form, Instant, Interval
+from foliot.when.forms import CalendarInterval, Cron, Form, Instant, Interval, Rule
 from foliot.when.interval import CalendarWalls, IntervalTimetable
 from foliot.when.iso8601 import write_iso
+from foliot.when.rrule import write_rule
+from foliot.when.rrule_timetable import RuleWalls, follows_real_time
 from foliot.when.timetable import InstantTimetable, Timetable
-from foliot.when.wall import DEFAULT_GAP, DEFAULT_OVERLAP, DstGap, DstOverlap, WallTimetable
+from foliot.when.wall import DEFAULT_GAP, DEFAULT_OVERLAP, DstGap, DstOverlap, Walls, WallTimetable
 from foliot.when.zones import load_zone
 
 
@@ -42,6 +44,8 @@ def write(form: Form) -> str:
     """The canonical text."""
     if isinstance(form, Cron):
         return write_cron(form)
+    if isinstance(form, Rule):
+        return write_rule(form)
     return write_iso(form)
 
 
@@ -52,9 +56,18 @@ def _compile(expression: Expression, gap: DstGap, overlap: DstOverlap) -> Timeta
         return IntervalTimetable(form)
     if isinstance(form, Instant):
         return InstantTimetable(form)
-    zone = load_zone(expression.timezone)
-    if isinstance(form, CalendarInterval):
-        return WallTimetable(CalendarWalls(form), zone, gap=gap, overlap=overlap)
-    if form.follows_real_time:
+    if _follows_real_time(form):
         gap, overlap = "skip", "both"
-    return WallTimetable(CronWalls(form), zone, gap=gap, overlap=overlap)
+    return WallTimetable(_walls(form), load_zone(expression.timezone), gap=gap, overlap=overlap)
+
+
+def _walls(form: Cron | CalendarInterval | Rule) -> Walls:
+    if isinstance(form, Cron):
+        return CronWalls(form)
+    return RuleWalls(form) if isinstance(form, Rule) else CalendarWalls(form)
+
+
+def _follows_real_time(form: Cron | CalendarInterval | Rule) -> bool:
+    if isinstance(form, Rule):
+        return follows_real_time(form)
+    return isinstance(form, Cron) and form.follows_real_time

@@ -99,4 +99,4 @@ class Rule(Struct, frozen=True):
     exceptions: tuple[Wall, ...] = ()  # EXDATE
 
 
-Form = Cron | Interval | CalendarInterval | Instant
+Form = Cron | Interval | CalendarInterval | Instant | Rule
