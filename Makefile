@@ -5,6 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 ARGS ?=
 JOBS ?= 2
+PAGES := tests/docs
 export VENV
 
 # Any Python can start the bootstrap; it then looks for one that is new enough.
@@ -25,14 +26,16 @@ demo: ## watch jobs run, on SQLite (ARGS="--seconds 5" to end by itself)
 	$(call bootstrap,demo)
 	@$(BIN)/foliot demo $(ARGS)
 
-test: check ## check, then all tests; brings its own PostgreSQL (ARGS="tests/test_config.py")
-	@$(BIN)/python -m pytest -q -n $(JOBS) $(ARGS)
+# What the pages show has been run by check, unless it is asked for again.
+test: check ## check, then all other tests; brings its own PostgreSQL (ARGS="tests/test_config.py")
+	@$(BIN)/python -m pytest -q -n $(JOBS) $(if $(findstring $(PAGES),$(ARGS)),,--ignore=$(PAGES)) $(ARGS)
 
-check: venv ## lint, formatting, types, import rules
+check: venv ## lint, formatting, types, import rules, and what the docs show
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --check --quiet . || { echo 'run: $(BIN)/ruff format .' >&2; exit 1; }
 	@$(BIN)/mypy --no-error-summary
 	@said=$$($(BIN)/lint-imports --no-logo 2>&1) || { echo "$$said"; exit 1; }
+	@said=$$($(BIN)/python -m pytest -q -n $(JOBS) $(PAGES) 2>&1) || { echo "$$said"; exit 1; }
 
 bench: venv ## throughput and latency on a PostgreSQL of its own (ARGS="--processes 2")
 	@for what in "drain --floor" submit latency; do \
