@@ -61,6 +61,10 @@ def sleep(note: str, seconds: float = 60) -> None:
         time.sleep(seconds)
 
 
+def say(words: str) -> None:
+    log.warning(words)
+
+
 def nap(seconds: float) -> float:
     time.sleep(seconds)
     return seconds
@@ -277,6 +281,7 @@ class Isolated:
         self.fail = app.job(
             executor="process", max_attempts=3, retry=Fixed(0.01), no_retry=(KeyError,)
         )(fail)
+        self.say = app.job(say)
         self.who_here = app.job(kind="who_here")(who)
 
 

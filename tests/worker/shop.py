@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from foliot.config import LimitSettings, Settings, StoreSettings, WorkerSettings
+from foliot.config import LimitSettings, SchedulerSettings, Settings, StoreSettings, WorkerSettings
 from foliot.life import Role
 from foliot.process import Process
 from worker.isolated import Isolated
@@ -22,9 +22,11 @@ class Shop:
         settings = Settings(
             store=StoreSettings(url=url),
             worker=WorkerSettings(**{"cancel_grace": 0.5, "poll": 0.05, **worker}),
+            scheduler=SchedulerSettings(reap_every=0.1),
             limits=LimitSettings(log_lines=5, log_line=log_line),
         )
-        self.jobs = Isolated(settings.store.url)
+        self.url = url
+        self.jobs = Isolated(url)
         ready = threading.Event()
         found: list[tuple[asyncio.AbstractEventLoop, Process]] = []
 

@@ -233,6 +233,24 @@ def test_current_job_knows_the_same_everywhere(
     ]
 
 
+def test_a_child_comes_back_although_its_job_was_given_to_the_worker_once_more(
+    make_shop: MakeShop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("sqlite.claim", "postgres.jobs"):
+        monkeypatch.setattr(f"foliot.store.{module}.DEADLINE_GRACE", -99.9)
+    shop = make_shop(children=2)
+    handle = shop.jobs.nap.options(timeout=100, max_attempts=2).submit(1.0)
+    assert reason_of(handle) == ("timed_out", "it ran past its deadline")
+    assert len(handle.attempts()) == 2, "both in this worker, at the same time"
+    monkeypatch.undo()
+    notes = [tmp_path / str(number) for number in range(2)]
+    others = [shop.jobs.polite.submit(str(note)) for note in notes]
+    for note in notes:
+        eventually(note.exists)
+    for other in others:
+        other.cancel()
+
+
 def test_failures_are_judged_where_they_happen(shop: Shop) -> None:
     handle = shop.jobs.fail.submit("retry")
     assert reason_of(handle)[0] == "failed"
