@@ -13,6 +13,7 @@ FoliotError
 ├── ResultTimeout (TimeoutError)     result() waited long enough
 ├── SearchTimeout (TimeoutError)     a search took too long: its filter is to be narrowed
 ├── StoreUnavailable                 the store cannot be reached; .unknown: it may have committed
+│   └── KeyHeld                      a transaction that has not ended holds a key of a submission
 ├── StoreRefused                     it can, and lets nobody in with this user, password or database
 ├── SchemaError                      the store's tables do not fit this version
 │   ├── SchemaMissing                there are none
@@ -209,6 +210,13 @@ class StoreUnavailable(FoliotError):
     def __init__(self, message: str, *, unknown: bool = False, hint: str | None = None) -> None:
         self.unknown = unknown
         super().__init__(redact(message), hint=hint)
+
+
+class KeyHeld(StoreUnavailable):
+    """A transaction that has not ended has used a unique or idempotency key of a submission. Nothing was stored."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, hint="submit last, commit soon: docs/exactly-once.md")
 
 
 class StoreRefused(FoliotError):

@@ -62,7 +62,7 @@ def test_a_batch_of_which_half_was_stored_is_not_run_twice(
     # Two callers whose jobs go together, as under load.
     group: list[tuple[list[NewJob], Future[list[JobId]]]] = [([job], Future()) for job in jobs]
     try:
-        portal.call(portal._send(group))  # type: ignore[arg-type]
+        portal.call(portal._plain.send(group))  # type: ignore[arg-type]
     finally:
         portal.close()
     ids = [id for _, done in group for id in done.result()]

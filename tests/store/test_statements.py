@@ -31,6 +31,7 @@ POSTGRES, SQLITE = "foliot.store.postgres", "foliot.store.sqlite"
 ONLY_POSTGRES = {
     "list_history_days": "history is kept by day",
     "lock_holders": "the same",
+    "limit_key_wait": "there is one writer, so a key is never held",
     "lock_jobs": "there is one writer, so nobody waits crosswise",
     "lock_dead_jobs": "the same",
     "limit_locking": "the same",

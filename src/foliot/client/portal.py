@@ -1,8 +1,8 @@
 """The way from any thread into the store: one background event loop per app, where submissions share commits.
 
 A submission that arrives while another is on its way waits for its return and then goes together with all that
-came meanwhile. Whoever submits returns when their job is durable. After a lost reply the same jobs are sent again;
-their ids make that safe.
+came meanwhile (sender.py). Whoever submits returns when their job is durable. After a lost reply the same jobs are sent
+again; their ids make that safe.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import threading
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from foliot import commands
+from foliot.client.sender import KEY_WAIT, Sender, fail, has_key
 from foliot.client.waiter import Waiter
 from foliot.clock import Clock, SystemClock
 from foliot.config import Settings
@@ -27,10 +28,6 @@ from foliot.store.open import open_guest, open_store
 from foliot.store.port import Store, Wake
 
 T = TypeVar("T")
-_PATIENCE: Final = 30.0  # seconds a submission tries again before it gives up
-_GROUP: Final = 1000  # jobs that share one commit
-
-_Waiting = tuple[Sequence[NewJob], Future[list[JobId]]]
 
 
 class Portal:
@@ -66,10 +63,9 @@ class Portal:
         self._store: Store | None = None
         self._guest: Guest | None = None
         self._opening: asyncio.Lock | None = None
-        self._waiting: list[_Waiting] = []
-        self._flushing = False
         self._closing = False
         self._tasks: set[asyncio.Task[Any]] = set()  # of ours; the store has its own
+        self._plain, self._keyed = self._new_sender(), self._new_sender()
         self._waiter: Waiter | None = None
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
@@ -89,12 +85,12 @@ class Portal:
         done: Future[list[JobId]] = Future()
         # From here on it may be in the store: whoever stops waiting does not take it back.
         done.set_running_or_notify_cancel()
+        keyed = has_key(jobs)
         with self._lock:
             loop = self._running_loop()
-            self._waiting.append((jobs, done))
-            if not self._flushing:
-                self._flushing = True
-                loop.call_soon_threadsafe(self._start_flush)
+            sender = self._keyed if keyed else self._plain
+            if sender.add((jobs, done)):
+                loop.call_soon_threadsafe(self._start_flush, sender)
         return done
 
     async def asubmit(self, jobs: Sequence[NewJob]) -> list[JobId]:
@@ -110,7 +106,9 @@ class Portal:
         return self._store
 
     async def _open_store(self) -> Store:
-        store = await open_store(self._settings.store, clock=self._clock, ids=self._ids)
+        store = await open_store(
+            self._settings.store, clock=self._clock, ids=self._ids, key_wait=KEY_WAIT
+        )
         try:
             if self.on_open is not None:
                 await self.on_open(store)
@@ -164,8 +162,9 @@ class Portal:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         with self._lock:
-            waiting, self._waiting, self._flushing = self._waiting, [], False
-        _fail(waiting, StoreUnavailable("the app was closed before the job was sent"))
+            waiting = self._plain.waiting + self._keyed.waiting
+            self._plain, self._keyed = self._new_sender(), self._new_sender()
+        fail(waiting, StoreUnavailable("the app was closed before the job was sent"))
         self._closing = False
         self._guest = None
         store, self._store, self._opening = self._store, None, None
@@ -200,80 +199,31 @@ class Portal:
             self._thread.start()
         return self._loop
 
-    def _start_flush(self) -> None:
-        self._start_task(self._flush())
+    def _new_sender(self) -> Sender:
+        return Sender(
+            self._insert,
+            self._start_task,
+            self._is_partial,
+            lock=self._lock,
+            clock=self._clock,
+            ids=self._ids,
+        )
+
+    def _start_flush(self, sender: Sender) -> None:
+        self._start_task(sender.flush())
 
     def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _flush(self) -> None:
-        while True:
-            with self._lock:
-                group, self._waiting = _take(self._waiting)
-                if not group:
-                    self._flushing = False
-                    return
-            try:
-                await self._send(group)
-            except BaseException as error:
-                lost = StoreUnavailable(f"the app was closed or failed: {error!r}", unknown=True)
-                _fail(group, lost)
-                raise
+    async def _insert(self, jobs: Sequence[NewJob], *, resend: bool) -> list[JobId]:
+        keep = self.settings.retention.keys
+        return await commands.submit(await self.store(), jobs, resend=resend, keep=keep)
 
-    async def _send(self, group: list[_Waiting], *, resend: bool = False) -> None:
-        jobs = [job for some, _ in group for job in some]
-        try:
-            ids = await self._send_patiently(jobs, resend=resend)
-        except Exception as error:  # noqa: BLE001 - it is handed to whoever waits
-            if len(group) > 1 and not isinstance(error, StoreUnavailable):
-                # One of them cannot be stored: the others must not suffer for it. Some may be stored already.
-                for one in group:
-                    await self._send([one], resend=True)
-                return
-            _fail(group, error)
-            return
-        start = 0
-        for some, done in group:
-            done.set_result(ids[start : start + len(some)])
-            start += len(some)
-
-    async def _send_patiently(self, jobs: Sequence[NewJob], *, resend: bool) -> list[JobId]:
-        started = self._clock.monotonic()
-        pause, unknown = 0.05, False
-        while True:
-            try:
-                keep = self.settings.retention.keys
-                return await commands.submit(await self.store(), jobs, resend=resend, keep=keep)
-            except StoreUnavailable as error:
-                # Even where this error says that nothing was done: an earlier try, or another partition, may have.
-                unknown |= error.unknown or self._partly_sent(jobs)
-                resend = True
-                if self._clock.monotonic() - started + pause > _PATIENCE:
-                    raise StoreUnavailable(error.message, unknown=unknown) from error
-                await self._clock.sleep(self._ids.jitter(pause, 0.5))
-                pause = min(pause * 2, 2)
-
-    def _partly_sent(self, jobs: Sequence[NewJob]) -> bool:
+    def _is_partial(self, jobs: Sequence[NewJob]) -> bool:
         """Whether some of the jobs may be in partitions that were reached before the one that was not."""
         return len(jobs) > 1 and self._store is not None and self._store.partitions > 1
-
-
-def _take(waiting: list[_Waiting]) -> tuple[list[_Waiting], list[_Waiting]]:
-    """The first of them, up to a group; a large batch goes alone."""
-    count = 0
-    for position, (jobs, _) in enumerate(waiting):
-        count += len(jobs)
-        if count > _GROUP and position:
-            return waiting[:position], waiting[position:]
-    return waiting, []
-
-
-def _fail(group: Sequence[_Waiting], error: BaseException) -> None:
-    for _, done in group:
-        if not done.done():
-            done.set_exception(error)
 
 
 def _weakly(method: Callable[[], None]) -> Callable[[], None]:

@@ -19,9 +19,11 @@ async def open_store(
     ids: Ids,
     size: int | None = None,
     create: bool = True,
+    key_wait: float | None = None,
 ) -> Store:
     """`size` is the number of connections, by default what the settings say. A store in a file that is not there
-    is made, unless `create` is off."""
+    is made, unless `create` is off. A key that a transaction of others holds is waited for `key_wait` seconds, then
+    submitting raises KeyHeld; without it, until that ends."""
     count = settings.pool if size is None else size
     if _is_sqlite(settings.url):
         from foliot.store.sqlite.store import open_sqlite
@@ -29,7 +31,7 @@ async def open_store(
         return await open_sqlite(settings, clock=clock, ids=ids, size=count, create=create)
     from foliot.store.postgres.store import open_postgres
 
-    return await open_postgres(settings, clock=clock, ids=ids, size=count)
+    return await open_postgres(settings, clock=clock, ids=ids, size=count, key_wait=key_wait)
 
 
 async def open_guest(settings: StoreSettings, *, clock: Clock) -> Guest:

@@ -158,6 +158,9 @@ class Connections:
         except (errors.DeadlockDetected, errors.SerializationFailure):
             await _forgive(connection)
             raise
+        except errors.LockNotAvailable as error:
+            await _forgive(connection)
+            raise explain(error, role=self._role) from error
         except psycopg.Error as error:
             # A server that has become read-only, or forgot a statement, is left for a new connection.
             await connection.close()

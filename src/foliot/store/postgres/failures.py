@@ -12,7 +12,14 @@ from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Conninfo
 
-from foliot.errors import FoliotError, SchemaMissing, StoreRefused, StoreUnavailable, redact
+from foliot.errors import (
+    FoliotError,
+    KeyHeld,
+    SchemaMissing,
+    StoreRefused,
+    StoreUnavailable,
+    redact,
+)
 
 # A plan or a prepared statement that a new connection will not have.
 _OF_THE_CONNECTION: Final = ("0A000", "26000", "42P05")
@@ -49,6 +56,10 @@ def explain(error: psycopg.Error, *, role: str) -> FoliotError:
         return SchemaMissing()
     if isinstance(error, errors.InsufficientPrivilege):
         return _forbidden(error, role)
+    if isinstance(error, errors.LockNotAvailable):
+        return KeyHeld(
+            f"PostgreSQL: a transaction that has not ended holds the key: {_text(error)}"
+        )
     if isinstance(error, _UNAVAILABLE) or error.sqlstate in _OF_THE_CONNECTION:
         # Told by the server: the transaction did not commit. Otherwise the reply is missing.
         told = error.sqlstate is not None and not error.sqlstate.startswith(("08", "57P"))

@@ -30,11 +30,19 @@ _FINISHED: Final = {End.SUCCEED: "succeeded", End.CANCEL: "cancelled"}
 
 
 class PostgresJobs:
-    def __init__(self, connections: Transacting, clock: Clock, *, partitions: int) -> None:
+    def __init__(
+        self,
+        connections: Transacting,
+        clock: Clock,
+        *,
+        partitions: int,
+        key_wait: float | None = None,
+    ) -> None:
         self._connections = connections
         self._clock = clock
         self._partitions = partitions
-        self._submissions = Submissions(connections, clock)
+        self._submissions = Submissions(connections, clock, key_wait)
+        self._key_wait = key_wait
 
     async def submit(
         self, partition: int, jobs: Sequence[NewJob], *, resend: bool = False
@@ -44,10 +52,12 @@ class PostgresJobs:
     async def reserve(
         self, partition: int, reservations: Sequence[Reservation], *, keep: float
     ) -> list[Reservation]:
-        return await reserve(self._connections, self._clock, partition, reservations, keep=keep)
+        return await reserve(
+            self._connections, self._clock, partition, reservations, keep=keep, wait=self._key_wait
+        )
 
     async def redirect(self, partition: int, reservation: Reservation, id: JobId) -> None:
-        await redirect(self._connections, partition, reservation, id)
+        await redirect(self._connections, partition, reservation, id, wait=self._key_wait)
 
     async def unreserve(self, partition: int, reservations: Sequence[Reservation]) -> None:
         await unreserve(self._connections, partition, reservations)

@@ -17,6 +17,13 @@ from foliot.store.sql import load_statements
 SQL: Final = load_statements("foliot.store.postgres", "keys.sql")
 
 
+def wait_steps(seconds: float | None) -> list[Step]:
+    """First in a transaction that may meet keys of others."""
+    if seconds is None:
+        return []
+    return [Step(SQL["limit_key_wait"], {"wait": f"{round(seconds * 1000)}ms"})]
+
+
 async def reserve(
     connections: Transacting,
     clock: Clock,
@@ -24,6 +31,7 @@ async def reserve(
     reservations: Sequence[Reservation],
     *,
     keep: float,
+    wait: float | None = None,
 ) -> list[Reservation]:
     values: Values = {
         **_named(partition, reservations),
@@ -31,7 +39,11 @@ async def reserve(
         "keep": keep,
         "fingerprints": words(one.fingerprint for one in reservations),
     }
-    steps = [Step(SQL["reserve_keys"], values), Step(SQL["find_keys"], values)]
+    steps = [
+        *wait_steps(wait),
+        Step(SQL["reserve_keys"], values),
+        Step(SQL["find_keys"], values),
+    ]
     found = (await connections.transact(steps))[-1]
     stands = {position: (JobId(job), print_) for position, job, print_ in found}
     return [
@@ -41,7 +53,12 @@ async def reserve(
 
 
 async def redirect(
-    connections: Transacting, partition: int, reservation: Reservation, id: JobId
+    connections: Transacting,
+    partition: int,
+    reservation: Reservation,
+    id: JobId,
+    *,
+    wait: float | None = None,
 ) -> None:
     values: Values = {
         "partition": partition,
@@ -51,7 +68,7 @@ async def redirect(
         "reserved": reservation.job,
         "id": id,
     }
-    await connections.transact([Step(SQL["redirect_key"], values)])
+    await connections.transact([*wait_steps(wait), Step(SQL["redirect_key"], values)])
 
 
 async def unreserve(

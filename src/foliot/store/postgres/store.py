@@ -39,10 +39,11 @@ class PostgresStore:
         *,
         partitions: int,
         schema: int,
+        key_wait: float | None = None,
     ) -> None:
         self.url = redact(settings.url)
         self.partitions = partitions
-        self.jobs = PostgresJobs(connections, clock, partitions=partitions)
+        self.jobs = PostgresJobs(connections, clock, partitions=partitions, key_wait=key_wait)
         self.admission = PostgresAdmission(connections, clock)
         self.search = PostgresSearch(connections, clock, partitions=partitions)
         self.dead = PostgresDead(connections, clock)
@@ -86,7 +87,7 @@ class PostgresStore:
 
 
 async def open_postgres(
-    settings: StoreSettings, *, clock: Clock, ids: Ids, size: int
+    settings: StoreSettings, *, clock: Clock, ids: Ids, size: int, key_wait: float | None = None
 ) -> PostgresStore:
     connections = Connections(
         settings.url, size=size, timeout=settings.connect_timeout, clock=clock, ids=ids
@@ -98,4 +99,12 @@ async def open_postgres(
             schema = check(MIGRATIONS, await read_applied(connection))
             partitions = await read_partitions(connection)
     await connections.open(pooler=settings.pooler)
-    return PostgresStore(connections, settings, clock, ids, partitions=partitions, schema=schema)
+    return PostgresStore(
+        connections,
+        settings,
+        clock,
+        ids,
+        partitions=partitions,
+        schema=schema,
+        key_wait=key_wait,
+    )

@@ -15,15 +15,19 @@ from foliot.store.batches import chunks
 from foliot.store.postgres.arrays import blobs, numbers, optional_numbers, texts, words
 from foliot.store.postgres.change import replace_steps
 from foliot.store.postgres.connection import Rows, Step, Transacting, Values
+from foliot.store.postgres.keys import wait_steps
 from foliot.store.sql import load_statements
 
 SQL: Final = load_statements("foliot.store.postgres", "submit.sql")
 
 
 class Submissions:
-    def __init__(self, connections: Transacting, clock: Clock) -> None:
+    def __init__(
+        self, connections: Transacting, clock: Clock, key_wait: float | None = None
+    ) -> None:
         self._connections = connections
         self._clock = clock
+        self._key_wait = key_wait
 
     async def submit(self, partition: int, jobs: Sequence[NewJob], *, resend: bool) -> list[JobId]:
         if any(job.key is not None for job in jobs):
@@ -61,7 +65,7 @@ class Submissions:
                 steps = [*replace_steps(partition, replacing, self._clock.now_for_store()), *steps]
             if resend:
                 steps.append(_withdraw(partition, left))
-            steps.append(_find(partition, left, resend=resend))
+            steps = [*wait_steps(self._key_wait), *steps, _find(partition, left, resend=resend)]
             stands.update(_settled(left, (await self._connections.transact(steps))[-1]))
             resend = True
         return [stands[job.id] for job in jobs]

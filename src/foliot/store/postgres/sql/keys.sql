@@ -1,5 +1,9 @@
 -- Idempotency keys: reserved before their jobs are inserted, perhaps in another partition.
 
+-- name: limit_key_wait
+-- How long this transaction waits for the keys of others that have not ended.
+SELECT set_config('lock_timeout', :wait, true);
+
 -- name: reserve_keys
 -- In the order of the key. One that is taken is locked until the end of the transaction; one that has run out is free.
 INSERT INTO foliot.keys (partition, namespace, kind, key, job, fingerprint, created_at, expires_at)
