@@ -14,6 +14,8 @@ import pytest
 import sqlalchemy as sa
 from psycopg.rows import dict_row
 from psycopg_pool import ConnectionPool
+from sqlalchemy.ext.asyncio import async_scoped_session, async_sessionmaker, create_async_engine
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from foliot import Foliot, FoliotError, JobState
 from foliot.errors import InvalidValue, SchemaMissing, UnknownJob
@@ -21,6 +23,7 @@ from support.callers import (
     ON_POSTGRES,
     ON_SQLITE,
     AsyncPsycopg,
+    AsyncSqlalchemyAsyncpgSession,
     Caller,
     Django,
     Job,
@@ -241,12 +244,83 @@ def test_without_a_transaction_it_is_there_at_once(postgres_url: str, postgres_j
             app_of(postgres_job).submit_many(calls, connection=connection)
 
 
+@pytest.fixture
+def woken(postgres_job: Job, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What workers are told."""
+    told: list[object] = []
+    monkeypatch.setattr(app_of(postgres_job)._portal, "wake", told.append)
+    return told
+
+
 def test_django_wakes_the_workers_after_the_commit(
-    postgres_url: str, postgres_job: Job, monkeypatch: pytest.MonkeyPatch
+    postgres_url: str, postgres_job: Job, woken: list[object]
 ) -> None:
-    woken: list[object] = []
-    monkeypatch.setattr(app_of(postgres_job)._portal, "wake", woken.append)
     with Django(postgres_url) as caller:
+        caller.submit(postgres_job)
+        assert not woken
+        caller.commit()
+        assert len(woken) == 1
+
+
+def test_a_session_of_sqlalchemy_wakes_the_workers_after_each_commit(
+    postgres_url: str, postgres_job: Job, woken: list[object]
+) -> None:
+    engine = sa.create_engine(sqlalchemy_url(postgres_url, "psycopg"))
+    with Session(engine) as session:
+        on = postgres_job.options(connection=session)
+        on.submit(1)
+        with session.begin_nested():
+            on.submit(2)
+        assert not woken  # a savepoint is nothing to others
+        session.commit()
+        assert len(woken) == 2
+        session.execute(sa.text("SELECT 1"))
+        session.commit()
+        assert len(woken) == 2
+        on.submit(3)
+        session.rollback()
+        session.commit()
+        assert len(woken) == 2
+        on.submit(4)
+        session.commit()
+        assert len(woken) == 3
+    engine.dispose()
+
+
+def test_a_session_of_a_thread_wakes_the_workers_after_the_commit(
+    postgres_url: str, postgres_job: Job, woken: list[object]
+) -> None:
+    engine = sa.create_engine(sqlalchemy_url(postgres_url, "psycopg"))
+    session = scoped_session(sessionmaker(engine))
+    handle = postgres_job.options(connection=session).submit(1)
+    assert not woken
+    session.commit()
+    assert len(woken) == 1
+    assert handle.status() is JobState.READY
+    session.remove()
+    engine.dispose()
+
+
+def test_a_session_of_a_task_wakes_the_workers_after_the_commit(
+    postgres_url: str, postgres_job: Job, woken: list[object]
+) -> None:
+    async def run() -> None:
+        engine = create_async_engine(sqlalchemy_url(postgres_url, "asyncpg"))
+        session = async_scoped_session(async_sessionmaker(engine), asyncio.current_task)
+        await postgres_job.options(connection=session).asubmit(1)
+        assert not woken
+        await session.commit()
+        assert len(woken) == 1
+        await session.remove()
+        await engine.dispose()
+
+    asyncio.run(run())
+
+
+def test_an_async_session_wakes_the_workers_after_the_commit(
+    postgres_url: str, postgres_job: Job, woken: list[object]
+) -> None:
+    with AsyncSqlalchemyAsyncpgSession(postgres_url) as caller:
         caller.submit(postgres_job)
         assert not woken
         caller.commit()

@@ -9,6 +9,7 @@ from foliot.client.connections.driver import (
     Values,
     closed,
     failed,
+    module_of,
     percent_style,
     strict_style,
     tuples,
@@ -17,17 +18,20 @@ from foliot.errors import InvalidValue
 from foliot.store.guest import Answer
 from foliot.store.sql import Statement
 
+_WAITING = "foliot_after_commit"  # what a session calls then
 _ENGINES = {"postgresql": "postgres", "sqlite": "sqlite"}
 
 
 class Sqlalchemy:
-    """A Connection. Statements go by way of it, not of the driver: it must know that a transaction has begun."""
+    """A Connection, or a Session, which begins its transaction if it has none. Statements go by way of it, not of the
+    driver: it must know that a transaction has begun."""
 
     waits = False
 
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
-        dialect = connection.dialect
+    def __init__(self, given: Any) -> None:
+        self._session = None if hasattr(given, "exec_driver_sql") else session_of(given)
+        self._connection = given if self._session is None else self._session.connection()
+        dialect = self._connection.dialect
         self.engine = engine_of(dialect.name)
         self._style = dialect.paramstyle
         if self.engine == "postgres" and self._style not in ("pyformat", "numeric_dollar"):
@@ -55,7 +59,15 @@ class Sqlalchemy:
         return Answer(tuples(result.fetchall()) if result.returns_rows else [], result.rowcount)
 
     def after_commit(self, call: Callable[[], None]) -> None:
-        """Its connections speak up before the commit, not after."""
+        """A session does. Connections speak up before the commit, not after."""
+        if (session := self._session) is None:
+            return
+        if _WAITING not in session.info:
+            session.info[_WAITING] = []
+            event = module_of("sqlalchemy").event
+            event.listen(session, "after_commit", _committed)
+            event.listen(session, "after_transaction_end", _ended)
+        session.info[_WAITING].append(call)
 
     def _said(self, statement: Statement, values: Values) -> tuple[str, Any]:
         if self.engine == "sqlite":
@@ -63,6 +75,23 @@ class Sqlalchemy:
         if self._style == "pyformat":
             return percent_style(statement), dict(values)
         return strict_style(statement), tuple(statement.bind(values))
+
+
+def session_of(given: Any) -> Any:
+    """A scoped one is called for the session of this thread or task."""
+    return given() if callable(given) else given
+
+
+def _committed(session: Any) -> None:
+    """Also said of a savepoint, which nobody else sees yet."""
+    if not session.in_nested_transaction():
+        for call in session.info[_WAITING]:
+            call()
+
+
+def _ended(session: Any, transaction: Any) -> None:
+    if transaction.parent is None:
+        session.info[_WAITING].clear()
 
 
 class Django:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from foliot import commands
 from foliot.client.connections.driver import Driver, failed, has_failed
-from foliot.client.connections.framework import Django, Sqlalchemy
+from foliot.client.connections.framework import Django, Sqlalchemy, session_of
 from foliot.client.connections.plain import Asyncpg, AsyncPsycopg, Psycopg, Psycopg2, Sqlite
 from foliot.client.portal import Portal
 from foliot.errors import InvalidValue
@@ -36,7 +36,7 @@ class Lending:
                 "connection", connection, "is async", hint="await asubmit(…), or asubmit_many(…)"
             )
         guest = self._portal.call(self._portal.guest())
-        return self._submit_at_once(guest, _driver(_of_session(connection)), jobs)
+        return self._submit_at_once(guest, _driver(connection), jobs)
 
     async def asubmit(self, connection: object, jobs: Sequence[NewJob]) -> list[JobId]:
         if not _waits(connection):
@@ -50,10 +50,10 @@ class Lending:
         if not _is_of(connection, "sqlalchemy"):
             return await self._submit(guest, _driver(connection), jobs)
         # SQLAlchemy's async connections lend out the blocking ones inside.
-        own: Any = connection
+        own: Any = session_of(connection)
 
         def run(inside: object) -> list[JobId]:
-            return self._submit_at_once(guest, Sqlalchemy(_of_session(inside)), jobs)
+            return self._submit_at_once(guest, Sqlalchemy(inside), jobs)
 
         return await own.run_sync(run)  # type: ignore[no-any-return] # it is what `run` returns
 
@@ -121,7 +121,7 @@ _MARKS: Final = {
     "psycopg": ("info", "transaction"),
     "psycopg2": ("info", "cursor"),
     "asyncpg": ("fetch", "is_in_transaction"),
-    "sqlalchemy": ("in_transaction",),
+    "sqlalchemy": ("begin_nested",),
     "django": ("in_atomic_block",),
 }
 
@@ -138,13 +138,6 @@ def _waits(connection: object) -> bool:
                 return any("asyncio" in kind.__module__ for kind in type(connection).__mro__)
             return package == "asyncpg" or hasattr(type(connection), "__aenter__")
     raise _unknown(connection)
-
-
-def _of_session(connection: Any) -> Any:
-    """SQLAlchemy: the connection of a session, which begins its transaction if it has none."""
-    if _is_of(connection, "sqlalchemy") and not hasattr(connection, "exec_driver_sql"):
-        return connection.connection()
-    return connection
 
 
 def _unknown(connection: object) -> InvalidValue:
