@@ -16,6 +16,7 @@ from foliot.when.expression import Expression, write
 from foliot.when.forms import CalendarInterval, Form, Instant, Interval, Rule
 from foliot.when.iso8601 import read_iso
 from foliot.when.part import Part
+from foliot.when.preview import ClockChange, Fire, Preview, preview
 from foliot.when.rrule import is_rule, read_rule, zone_in
 from foliot.when.rrule_timetable import can_fire
 from foliot.when.timetable import Timetable, between, count_between, last_until
@@ -23,15 +24,19 @@ from foliot.when.wall import DstGap, DstOverlap
 from foliot.when.zones import check_zone, load_zone, tzdata_version, zone_names
 
 __all__ = [
+    "ClockChange",
     "DstGap",
     "DstOverlap",
     "Expression",
+    "Fire",
+    "Preview",
     "Timetable",
     "between",
     "check_zone",
     "count_between",
     "last_until",
     "parse",
+    "preview",
     "tzdata_version",
     "zone_names",
 ]

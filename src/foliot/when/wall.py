@@ -63,14 +63,30 @@ class WallTimetable:
         """The first instant after this one, None if there is none before civil.END_YEAR."""
         moment = max(moment, EARLIEST)
         period = bisect_right(self._changes, moment)
-        if not self._shifts:  # else the beginning of the period may hold more than its own
-            offset = self._offsets[period]
+        offset = self._offsets[period]
+        # Where gaps are shifted, the beginning of a period may hold more than its own.
+        if not self._shifts or period == 0 or moment >= self._changes[period - 1] + 2 * DAY:
             wall = moment + 1 + offset
             low = self._lows[period]
             found = self._next_from(max(low, wall))
             if found is not None and found < self._highs[period]:
                 return found - offset
         return self._search(moment, period)
+
+    def moved_from(self, fire: int) -> Wall | None:
+        """The wall time in a gap that a fire stands for."""
+        period = bisect_right(self._changes, fire)
+        if period == 0 or self._gap == "skip":
+            return None
+        change, before = self._changes[period - 1], self._offsets[period - 1]
+        begin, end = change + before, change + self._offsets[period]
+        if self._shifts:
+            begin = fire + before
+            end = min(end, begin + 1)
+        elif fire != change:
+            return None
+        found = self._next_from(begin)
+        return found if found is not None and found < end else None
 
     def _search(self, moment: int, first: int) -> int | None:
         """Period by period, with what the gaps between them add."""

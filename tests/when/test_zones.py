@@ -1,0 +1,49 @@
+"""Zones: the same offsets as Python's zoneinfo, and names that are checked before any file is touched."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+import tzdata
+
+from foliot.errors import InvalidValue
+from foliot.when import check_zone, tzdata_version, zone_names
+from foliot.when.zones import load_zone
+from when.brute import utc, zone_info
+
+
+def test_every_zone_has_the_offsets_of_zoneinfo() -> None:
+    moments = range(utc("1901-01-01T00:00"), utc("2450-01-01T00:00"), 83 * 86_400)
+    for index, name in enumerate(sorted(zone_names())):
+        zone, info = load_zone(name), zone_info(name)
+        changes = zone.changes[index % 5 :: 5]  # another fifth of them for each zone
+        asked = [*moments[index % 40 :: 40], *changes, *(change - 1 for change in changes)]
+        for moment in asked:
+            offset = datetime.fromtimestamp(moment, info).utcoffset()
+            assert offset is not None and zone.offset_at(moment) == offset.total_seconds(), (
+                name,
+                moment,
+            )
+
+
+def test_the_rules_are_those_of_the_tzdata_package() -> None:
+    assert tzdata_version() == tzdata.IANA_VERSION
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("utc", "did you mean Etc/UTC or UTC?"),
+        ("Berlin", "did you mean Europe/Berlin?"),
+        ("europe/berlin", "did you mean Europe/Berlin?"),
+        ("Europe/Berlni", "Europe/Berlin"),
+        ("new york", "did you mean America/New_York?"),
+        ("GMT+5", "Etc/GMT-5 is UTC+5"),
+        ("UTC-3", "Etc/GMT+3 is UTC-3"),
+    ],
+)
+def test_a_wrong_name_is_answered_with_near_ones(name: str, hint: str) -> None:
+    with pytest.raises(InvalidValue, match="is not a known time zone") as refused:
+        check_zone(name)
+    assert hint in str(refused.value.hint)
