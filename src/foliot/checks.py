@@ -162,6 +162,12 @@ def check_soft_timeout(timeout: object, value: object) -> float | None:
     return soft
 
 
+def check_cancel_grace(value: object) -> float | None:
+    if value is None:
+        return None
+    return _seconds("cancel_grace", value, least=0, example="cancel_grace=30", most=_MONTHS)
+
+
 def check_executor(executor: object) -> bool:
     if executor not in ("auto", "process"):
         raise InvalidValue(

@@ -13,6 +13,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from foliot.checks import (
+    check_cancel_grace,
     check_errors,
     check_executor,
     check_expires_in,
@@ -95,6 +96,7 @@ def define(
     max_attempts: int = 5,
     timeout: float | timedelta | None = None,
     soft_timeout: float | timedelta | None = None,
+    cancel_grace: float | timedelta | None = None,
     retry: RetryPolicy | None = None,
     namespace: str = "default",
     expires: float | timedelta | None = None,
@@ -146,6 +148,7 @@ def define(
         max_attempts=max_attempts,
         timeout=None if timeout is None else check_timeout(timeout),
         soft_timeout=check_soft_timeout(timeout, soft_timeout),
+        cancel_grace=check_cancel_grace(cancel_grace),
         retry=retry or Exponential(),
         namespace=namespace,
         expires=None if expires is None else check_expires_in(expires),

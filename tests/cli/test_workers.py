@@ -113,6 +113,37 @@ def test_the_doctor_names_a_sick_worker(shell: Shell) -> None:
     assert found(answer)["worker web-1:4711"] == ("bad", "the event loop has been blocked for 4 s")
 
 
+def test_a_full_worker_where_nothing_moves_is_named(shell: Shell) -> None:
+    id = open_session(shell)
+    open_session(shell, pid=4712)
+    busy = [Ids().job() for _ in range(8)]
+
+    async def run(store: Store) -> None:
+        heart = store.sessions.heart(SessionId(id), lease=60)
+        heart.extend(busy, Load(room=0, waiting=120))
+        heart.close()
+
+    shell.ask(run)
+    assert "nothing moved" not in shell("workers", "list").out
+    make_older(shell, 425)
+    still = "nothing moved for 7m05s, 8 running, 120 waiting"
+    assert shell("workers", "list").out.splitlines()[1].endswith(f"well: {still}")
+    told = shell("workers", "list", "--json").json["workers"]
+    assert [(worker["state"], worker["remark"]) for worker in told] == [
+        ("well", still),
+        ("well", None),
+    ]
+    answer = shell("doctor", "--json")
+    assert (answer.code, found(answer)["worker web-1:4711"]) == (0, ("look", still))
+
+
+def make_older(shell: Shell, seconds: int) -> None:
+    """As if the workers had started that much earlier."""
+    with sqlite3.connect(shell.url.removeprefix("sqlite:///")) as file:
+        file.execute("UPDATE foliot_sessions SET started_at = started_at - ?", [seconds * 10**6])
+    file.close()
+
+
 def test_the_doctor_names_what_no_live_worker_can_take(shell: Shell) -> None:
     open_session(shell, queues=("mail",))
     shell.submit(queue="reports")

@@ -131,6 +131,8 @@ class TestRetries:
             {"executor": "process", "memory": "256MB"},
             {"executor": "process", "memory": 1},
             {"executor": "process", "memory": True},
+            {"cancel_grace": -1},
+            {"cancel_grace": "5s"},
             {"soft_timeout": 0},
             {"soft_timeout": "1s"},
             {"soft_timeout": 30, "timeout": 30},

@@ -265,6 +265,8 @@ class Isolated:
         self.polite = app.job(**child)(polite)
         self.polite_async = app.job(**child)(polite_async)
         self.rude = app.job(**child)(rude)
+        self.rude_for_long = app.job(kind="rude_for_long", **child, cancel_grace=60)(rude)
+        self.rude_in_short = app.job(kind="rude_in_short", **child, cancel_grace=0)(rude)
         self.tidy = app.job(**child, soft_timeout=0.2, timeout=20)(tidy)
         self.tidy_async = app.job(**child, soft_timeout=0.2, timeout=20)(tidy_async)
         self.tidy_here = app.job(kind="tidy_here", soft_timeout=0.2)(tidy_async)

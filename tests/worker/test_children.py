@@ -161,6 +161,29 @@ def test_one_that_does_not_listen_is_killed_after_the_grace(shop: Shop, note: Pa
     assert shop.jobs.who.submit().result(timeout=30)
 
 
+def test_a_kind_has_a_grace_of_its_own(make_shop: MakeShop, tmp_path: Path) -> None:
+    shop = make_shop(cancel_grace=0.05, grace=0)
+    patient, other = tmp_path / "patient", tmp_path / "other"
+    handle = shop.jobs.rude_for_long.submit(str(patient))
+    eventually(patient.exists)
+    handle.cancel()
+    usual = shop.jobs.rude.submit(str(other))
+    eventually(other.exists)
+    usual.cancel()
+    eventually(lambda: usual.status() is JobState.CANCELLED)
+    assert handle.status() is JobState.RUNNING, "it was asked first, and has more time"
+
+
+def test_a_kind_that_gets_no_grace_is_killed_at_once(make_shop: MakeShop, note: Path) -> None:
+    shop = make_shop(cancel_grace=60)
+    handle = shop.jobs.rude_in_short.submit(str(note))
+    eventually(note.exists)
+    handle.cancel()
+    with pytest.raises(JobCancelled):
+        handle.result(timeout=30)
+    assert [attempt.outcome for attempt in handle.attempts()] == ["killed"]
+
+
 @pytest.mark.parametrize("kind", ["tidy", "tidy_async", "tidy_here", "tidy_group"])
 def test_at_its_soft_timeout_a_function_is_told(shop: Shop, kind: str) -> None:
     assert getattr(shop.jobs, kind).submit().result(timeout=30) == "tidied up"

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from foliot.cli.output import ago
+from foliot.cli.workers import remark
 from foliot.model.definition import StoredDefinition
 from foliot.model.lane import Lane
 from foliot.model.overview import HeldJobs, Overdue
@@ -72,6 +73,9 @@ def _sick(facts: Facts) -> Iterator[Finding]:
         if session.live and session.note:
             advice = "see its log; drain it, or start it again"
             yield Finding("bad", f"worker {name}", session.note, advice)
+        elif still := remark(session):
+            advice = "are its jobs that long? give them timeouts, or start more workers"
+            yield Finding("look", f"worker {name}", still, advice)
     lost = [session for session in facts.sessions if not session.live]
     if lost:
         names = ", ".join(f"{session.host}:{session.pid}" for session in lost)

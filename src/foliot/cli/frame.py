@@ -10,6 +10,7 @@ from rich.text import Text
 
 from foliot.cli.output import ago
 from foliot.cli.sections import Column, Section, render, share
+from foliot.cli.workers import remark
 from foliot.glance import Glance, Rates
 from foliot.model.job import JobState, Progress
 from foliot.model.lane import Strategy
@@ -165,12 +166,12 @@ def _describe(queue: Queue | None) -> str:
 
 
 def _worker(session: Session) -> tuple[str, ...]:
-    note = f": {session.note}" if session.note else ""
+    note = remark(session)
     return (
         f"{session.host}:{session.pid}",
         f"{session.executing}/{session.concurrency}",
         ago(session.silence),
-        f"{session.health}{note}",
+        f"{session.health}: {note}" if note else session.health,
         ",".join(session.queues) or "all",
     )
 

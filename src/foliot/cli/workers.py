@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 from cyclopts import Parameter
@@ -16,6 +16,7 @@ from foliot.errors import InvalidValue
 from foliot.ids import Ids
 from foliot.model.session import Session
 
+_STILL: Final = 300.0  # seconds without a start or an end, with no room for more
 _HEADERS = (
     *("id", "process", "version", "queues", "capabilities"),
     *("kinds", "load", "room", "beat", "state"),
@@ -80,11 +81,19 @@ def drain(
 
 def _object(session: Session) -> dict[str, object]:
     told: dict[str, object] = msgspec.to_builtins(session)
-    return told | {"state": session.health}
+    return told | {"state": session.health, "remark": remark(session) or None}
+
+
+def remark(session: Session) -> str:
+    """What is to be said of it beyond one word; nothing, of most."""
+    if session.note or not session.live or session.stillness < _STILL:
+        return session.note or ""
+    still = f"nothing moved for {ago(session.stillness)}"
+    return f"{still}, {session.executing} running, {session.waiting} waiting"
 
 
 def _row(session: Session, *, kinds: bool) -> tuple[str, ...]:
-    note = f": {session.note}" if session.note else ""
+    note = remark(session)
     return (
         session.id,
         f"{session.host}:{session.pid}",
@@ -95,5 +104,5 @@ def _row(session: Session, *, kinds: bool) -> tuple[str, ...]:
         f"{session.executing}/{session.concurrency}",
         str(session.room),
         ago(session.silence),
-        f"{session.health}{note}",
+        f"{session.health}: {note}" if note else session.health,
     )

@@ -25,6 +25,7 @@ class JobOptions(TypedDict, total=False):
     max_attempts: int
     timeout: float | timedelta | None
     soft_timeout: float | timedelta | None
+    cancel_grace: float | timedelta | None
     retry: RetryPolicy | None
     no_retry: type[BaseException] | Iterable[type[BaseException]]
     executor: Literal["auto", "process"]

@@ -48,6 +48,9 @@ class JobDefinition(msgspec.Struct, frozen=True, kw_only=True):
     max_attempts: int = 5
     timeout: float | None = None
     soft_timeout: float | None = None
+    cancel_grace: float | None = (
+        None  # seconds to end once it is asked to; None: as the worker has it
+    )
     retry: RetryPolicy = Exponential()
     no_retry: tuple[type[BaseException], ...] = ()
     isolated: bool = False  # runs in a child process

@@ -43,6 +43,13 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     moved_at: datetime | None = None  # when it last started or finished a job
     silence: float = 0.0  # seconds since its last beat
 
+    @property
+    def stillness(self) -> float:
+        """Seconds at its last beat that it has started and finished nothing, although it has all that it can take."""
+        if not self.executing or (self.room and not self.waiting):
+            return 0.0
+        return (self.beat_at - (self.moved_at or self.started_at)).total_seconds()
+
     def is_called(self, name: str) -> bool:
         """By the beginning of its id, its host, or host:pid."""
         return self.id.startswith(name) or name in (self.host, f"{self.host}:{self.pid}")

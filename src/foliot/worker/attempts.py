@@ -107,8 +107,10 @@ class Attempts:
 
     def tend(self) -> None:
         """Force what was asked to end and has not within the grace."""
-        now, grace = self._clock.monotonic(), self._settings.worker.cancel_grace
+        now, usual = self._clock.monotonic(), self._settings.worker.cancel_grace
         for running in list(self.executing.values()):
+            own = running.definition.cancel_grace
+            grace = usual if own is None else own
             if running.stop_reason is not None and now - running.stopped_at > grace:
                 self._force(running)
 

@@ -75,6 +75,8 @@ class Worker:
         self._place = Place(session, clock, self._notes, {}, host.state, self._desk)
         self._recycling = Recycling(settings, clock, ids)
         self._moves = 0
+        graces = (one.cancel_grace for one in registry if one.cancel_grace is not None)
+        self._least_grace = min(settings.worker.cancel_grace, *graces, 2.0)
         self._cycle = Cycle(
             store,
             session,
@@ -209,7 +211,7 @@ class Worker:
 
     async def _attend(self) -> None:
         """Cancels at once, reconciliation once a minute and after a claim whose reply was lost."""
-        pause = min(1.0, max(0.05, self._settings.worker.cancel_grace / 2))
+        pause = min(1.0, max(0.05, self._least_grace / 2))
         while True:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._cancels.wait(), pause)
