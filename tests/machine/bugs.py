@@ -16,7 +16,9 @@ from foliot.clock import SystemClock
 from foliot.errors import StoreUnavailable
 from foliot.ids import Ids, JobId, SessionId
 from foliot.model.job import ClaimedJob, NewJob
+from foliot.store.postgres import dead as postgres_dead
 from foliot.store.postgres import jobs as postgres_jobs
+from foliot.store.postgres import order as postgres_order
 from foliot.store.postgres import sessions as postgres_sessions
 from foliot.store.postgres import submit as postgres_submit
 from foliot.store.postgres import upkeep as postgres_upkeep
@@ -24,7 +26,9 @@ from foliot.store.postgres.connection import Connections, Line, Rows, Step
 from foliot.store.sql import parse_statement
 from foliot.store.sqlite import claim as sqlite_claim
 from foliot.store.sqlite import connection as sqlite_connection
+from foliot.store.sqlite import dead as sqlite_dead
 from foliot.store.sqlite import jobs as sqlite_jobs
+from foliot.store.sqlite import order as sqlite_order
 from foliot.store.sqlite import outcomes as sqlite_outcomes
 from foliot.store.sqlite import sessions as sqlite_sessions
 from foliot.store.sqlite import submit as sqlite_submit
@@ -33,7 +37,14 @@ from foliot.store.sqlite.file import begin
 from machine.scenarios import Scenario
 
 _MODULES: Final = {
-    "postgres": (postgres_jobs, postgres_submit, postgres_sessions, postgres_upkeep),
+    "postgres": (
+        postgres_jobs,
+        postgres_submit,
+        postgres_sessions,
+        postgres_upkeep,
+        postgres_order,
+        postgres_dead,
+    ),
     "sqlite": (
         sqlite_jobs,
         sqlite_submit,
@@ -41,6 +52,8 @@ _MODULES: Final = {
         sqlite_outcomes,
         sqlite_sessions,
         sqlite_upkeep,
+        sqlite_order,
+        sqlite_dead,
     ),
 }
 Edit = tuple[str, str, str]  # statement, a piece of its text, what stands there instead

@@ -44,7 +44,22 @@ class Live(msgspec.Struct, frozen=True, kw_only=True):
     deadline_at: datetime | None = None
     key: str | None
     hold: str | None = None
+    ordering_key: str | None = None
+    fair_key: str | None = None
+    generation: int = 0
     payload: bytes
+
+    @property
+    def in_line(self) -> bool:
+        """It waits for an earlier one of its key."""
+        return self.hold in ("admission", "order") and self.ordering_key is not None
+
+    @property
+    def order(self) -> tuple[int, str, str] | None:
+        """What it shares with the jobs that it may not run beside."""
+        if self.ordering_key is None:
+            return None
+        return (self.partition, self.namespace, self.ordering_key)
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +81,9 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     finished_at: datetime
     session: SessionId | None
     key: str | None
+    ordering_key: str | None
+    fair_key: str | None
+    generation: int
     reason: str | None
     payload: bytes
     result: bytes | None = None
@@ -131,7 +149,17 @@ _KEPT: Final = tuple(name for name in Ended.__struct_fields__ if name not in ("s
 _ENDED: Final = ("state", "result", *_KEPT)
 _FAILURE: Final = Failure.__struct_fields__
 _BEAT: Final = Beat.__struct_fields__
-_TABLES: Final = ("jobs", "history", "dead", "attempts", "sessions", "queues")
+_TABLES: Final = (
+    "jobs",
+    "history",
+    "dead",
+    "attempts",
+    "sessions",
+    "queues",
+    "fair",
+    "turns",
+    "audit",
+)
 _QUERIES: Final = (
     f"SELECT {', '.join(_LIVE)} FROM foliot_jobs ORDER BY partition, id",
     f"SELECT {', '.join(_ENDED)} FROM foliot_history ORDER BY partition, id, finished_at",

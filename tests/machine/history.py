@@ -62,6 +62,13 @@ class Reap(msgspec.Struct, frozen=True):
     reaped: port.Reaped
 
 
+class Retry(msgspec.Struct, frozen=True):
+    """Of dead jobs, by hand. `ids`: those that live again."""
+
+    moment: Moment
+    ids: tuple[JobId, ...]
+
+
 class Cancel(msgspec.Struct, frozen=True):
     moment: Moment
     states: dict[JobId, JobState]
@@ -123,6 +130,7 @@ Event: TypeAlias = (
     | Finish
     | Claim
     | Reap
+    | Retry
     | Cancel
     | Open
     | Extend

@@ -6,28 +6,33 @@ Each looks at one event and at what came before it. `check` walks a history; a `
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
-from foliot.ids import JobId
 from foliot.model.job import End
+from machine import ordering
 from machine.content import Live
-from machine.history import Cancel, Claim, Count, Event, Extend, Finish, Prune, Reap, Rest, Submit
+from machine.history import (
+    Cancel,
+    Claim,
+    Count,
+    Event,
+    Extend,
+    Finish,
+    Prune,
+    Reap,
+    Rest,
+    Retry,
+    Submit,
+)
+from machine.naming import INVARIANTS, InvariantBroken, Named
 from machine.past import Grant, Past
 
+__all__ = ["DEADLINE_GRACE", "INVARIANTS", "Checker", "InvariantBroken", "check", "ordering"]
 DEADLINE_GRACE: Final = (
     10.0  # seconds past its timeout before a job is taken from a session that lives
 )
-Invariant = Callable[[Event, Past], None]
-INVARIANTS: Final[dict[str, Invariant]] = {}
-
-
-class InvariantBroken(AssertionError):
-    def __init__(self, name: str, details: str) -> None:
-        super().__init__(f"{name}: {details}")
-        self.name = name
-        self.details = details
 
 
 class Checker:
@@ -40,6 +45,8 @@ class Checker:
     def see(self, event: Event) -> None:
         if isinstance(event, Prune):
             self._past.prune(event)
+        elif isinstance(event, Retry):
+            self._past.retry(event)
         for name in self._names:
             INVARIANTS[name](event, self._past)
         self._past.see(event)
@@ -51,38 +58,21 @@ def check(history: Iterable[Event], *only: str) -> None:
         checker.see(event)
 
 
-class _Named:
-    """Registers an invariant and gives it the way to say that it is broken."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __call__(self, invariant: Invariant) -> Invariant:
-        INVARIANTS[self.name] = invariant
-        return invariant
-
-    def expect(self, holds: object, details: str) -> None:
-        if not holds:
-            raise InvariantBroken(self.name, details)
-
-
-I1: Final = _Named("I1 no loss")
-I2: Final = _Named("I2 no phantom")
-I3: Final = _Named("I3 one submit")
-I4: Final = _Named("I4 one lease")
-I5: Final = _Named("I5 fences rise")
-I6: Final = _Named("I6 fenced out")
-I7: Final = _Named("I7 terminal stays")
-I8: Final = _Named("I8 completed once")
-I9: Final = _Named("I9 no unexplained duplicate")
-I10: Final = _Named("I10 not early")
-I12: Final = _Named("I12 attempts bounded")
-I13: Final = _Named("I13 dead letters kept")
-I14: Final = _Named("I14 priority")
-I15: Final = _Named("I15 order within a priority")
-I23: Final = _Named("I23 cancel")
-I24: Final = _Named("I24 pause")
-I27: Final = _Named("I27 conservation")
+I1: Final = Named("I1 no loss")
+I2: Final = Named("I2 no phantom")
+I3: Final = Named("I3 one submit")
+I4: Final = Named("I4 one lease")
+I5: Final = Named("I5 fences rise")
+I6: Final = Named("I6 fenced out")
+I7: Final = Named("I7 terminal stays")
+I8: Final = Named("I8 completed once")
+I9: Final = Named("I9 no unexplained duplicate")
+I10: Final = Named("I10 not early")
+I12: Final = Named("I12 attempts bounded")
+I13: Final = Named("I13 dead letters kept")
+I23: Final = Named("I23 cancel")
+I24: Final = Named("I24 pause")
+I27: Final = Named("I27 conservation")
 
 
 @I1
@@ -248,7 +238,7 @@ def attempts_bounded(event: Event, past: Past) -> None:
     for job in event.claimed:
         if job.id not in past.attempted:
             continue
-        ends = Counter(grant.end for grant in past.grants.get(job.id, ()))
+        ends = Counter(grant.end for grant in past.this_life(job.id))
         started = ends.total() - ends["unstarted"] - ends["lost"] + 1
         most = past.attempted[job.id].max_attempts
         I12.expect(started <= most, f"{job.id} started {started} times, of at most {most}")
@@ -270,31 +260,6 @@ def dead_letters_kept(event: Event, past: Past) -> None:
     for id in (*(row.id for row in after.live), *dead):
         for fence in past.failures.get(id, ()):
             I13.expect((id, fence) in recorded, f"{id} lost its attempt {fence}")
-
-
-@I14
-def priority(event: Event, past: Past) -> None:
-    for job, left in _passed_over(event, past):
-        mine, other = past.attempted[job].priority, past.attempted[left].priority
-        I14.expect(mine <= other, f"{job} ({mine}) was claimed before {left} ({other})")
-
-
-@I15
-def order_within_a_priority(event: Event, past: Past) -> None:
-    """By due time, then id; and no more than was asked for."""
-    if isinstance(event, Claim):
-        count = len(event.claimed)
-        I15.expect(count <= event.room, f"{count} claimed, {event.room} asked for")
-        lanes = Counter(
-            past.attempted[job.id].lane for job in event.claimed if job.id in past.attempted
-        )
-        for share in event.shares:
-            taken = lanes[share.lane.number]
-            I15.expect(taken <= share.quota, f"{taken} from {share.lane}, the quota {share.quota}")
-    for job, left in _passed_over(event, past):
-        if past.attempted[job].priority == past.attempted[left].priority:
-            mine, other = (past.due[job], job), (past.due[left], left)
-            I15.expect(mine < other, f"{mine} was claimed before {other}")
 
 
 @I23
@@ -347,7 +312,9 @@ def _may_wait(row: Live, event: Event) -> bool:
             return row.queue in after.paused
         case "running":
             return any(s.id == row.session and s.expires_at > at for s in after.sessions)
-    return row.state == "held"
+        case "held" if row.in_line:
+            return any(one.order == row.order and not one.in_line for one in after.live)
+    return row.state == "held" and row.hold not in ("admission", "turn")
 
 
 def _lease_end(grant: Grant, past: Past) -> datetime:
@@ -357,17 +324,3 @@ def _lease_end(grant: Grant, past: Past) -> datetime:
     if job is None or job.timeout is None:
         return ends
     return min(ends, grant.at + timedelta(seconds=job.timeout + DEADLINE_GRACE))
-
-
-def _passed_over(event: Event, past: Past) -> Iterable[tuple[JobId, JobId]]:
-    """Pairs of a claimed job and one of its lane, of lower place, that was ready all the while."""
-    if not isinstance(event, Claim):
-        return
-    still = {(row.id, row.fence) for row in event.moment.after.live if row.state == "ready"}
-    ready = [row for row in event.moment.before.live if row.state == "ready"]
-    left = [row for row in ready if (row.id, row.fence) in still and row.id in past.attempted]
-    homes = {row.id: (row.partition, row.lane) for row in ready}
-    for job in event.claimed:
-        if job.id in past.attempted:
-            home = homes.get(job.id)
-            yield from ((job.id, row.id) for row in left if (row.partition, row.lane) == home)

@@ -7,11 +7,14 @@ from datetime import datetime
 from typing import Final
 
 from foliot.ids import SLOTS, Ids, JobId, SessionId
+from foliot.model.audit import Deed
 from foliot.model.job import ClaimedJob, End, JobState, NewJob, Outcome
-from foliot.model.lane import lane_of
+from foliot.model.lane import Lane, Strategy, lane_of
 from foliot.model.session import NewSession
 from foliot.store import port
+from foliot.store.admission import Admitted, Walk
 from foliot.store.port import Heart, Reaped, Share, Store
+from foliot.store.searching import Retried
 from machine.content import Content, Reader
 from machine.history import (
     Cancel,
@@ -29,6 +32,7 @@ from machine.history import (
     Reap,
     Rest,
     Resume,
+    Retry,
     Submit,
 )
 from machine.invariants import Checker
@@ -36,6 +40,8 @@ from machine.invariants import Checker
 LEASE: Final = 30.0
 LOSS_LIMIT: Final = 3
 QUEUES: Final = ("default", "mail")
+IN_TURNS: Final = "in_turns"  # a queue that is served round robin
+ALL_QUEUES: Final = (*QUEUES, IN_TURNS)
 
 
 class Lab:
@@ -110,7 +116,7 @@ class Lab:
         queues: Sequence[str] = QUEUES[:1],
         process: str | None = None,
     ) -> list[ClaimedJob]:
-        shares = [Share(lane_of(queue), room) for queue in queues]
+        shares = [Share(lane(queue), room) for queue in queues]
         return (
             await self.cycle(
                 session, partition=partition, shares=shares, room=room, process=process
@@ -128,7 +134,7 @@ class Lab:
         process: str | None = None,
     ) -> bool:
         """Whether it was accepted."""
-        outcome = Outcome(job.id, job.fence, end, delay=delay, reason=reason)
+        outcome = Outcome(job.id, job.fence, end, delay=delay, reason=reason, order=job.order)
         return not (await self.cycle(session, outcome, process=process)).refused
 
     async def cancel(self, *ids: JobId, partition: int = 0) -> dict[JobId, JobState]:
@@ -148,6 +154,32 @@ class Lab:
         lanes = await self.store.jobs.admit_kinds(partition, kinds)
         self.record(Other(self.moment(*began), "admit_kinds"))
         return lanes
+
+    async def look(self, partition: int = 0, *, limit: int = 100) -> list[Admitted]:
+        began = self.begin()
+        admitted, _ = await self.store.admission.look(partition, limit=limit)
+        self.record(Other(self.moment(*began), "look"))
+        return admitted
+
+    async def walk(self, partition: int = 0, *, limit: int = 100) -> Walk:
+        began = self.begin()
+        walk = await self.store.admission.walk(partition, ("", ""), limit=limit)
+        self.record(Other(self.moment(*began), "walk"))
+        return walk
+
+    async def serve_in_turns(self) -> None:
+        began = self.begin()
+        await self.store.queues.configure(IN_TURNS, strategy=Strategy.ROUND_ROBIN)
+        self.record(Other(self.moment(*began), "serve_in_turns"))
+
+    async def retry(self, *ids: JobId, partition: int = 0) -> Retried:
+        began = self.begin()
+        retried = await self.store.dead.retry(partition, ids, record=self._told)
+        self.record(Retry(self.moment(*began), tuple(retried.lanes)))
+        return retried
+
+    def _told(self, ids: Sequence[str]) -> list[Deed]:
+        return [Deed(self._ids.job(), "ada@here", "retry", id, {}) for id in ids]
 
     async def reap(
         self,
@@ -266,13 +298,21 @@ class Lab:
         )
 
 
+def lane(queue: str) -> Lane:
+    """As workers name it, who have looked."""
+    known = lane_of(queue)
+    if queue != IN_TURNS:
+        return known
+    return Lane(known.number | Strategy.ROUND_ROBIN, queue)
+
+
 def worker_outcome(job: ClaimedJob, end: str, delay: float) -> Outcome:
     """What a worker says of a job whose attempt ended in this way."""
     match end:
         case "succeed":
-            return Outcome(job.id, job.fence, result=b'"done"')
+            return Outcome(job.id, job.fence, result=b'"done"', order=job.order)
         case "cancel":
-            return Outcome(job.id, job.fence, End.CANCEL, reason="requested")
+            return Outcome(job.id, job.fence, End.CANCEL, reason="requested", order=job.order)
         case "release":
             return Outcome(job.id, job.fence, End.RELEASE)
         case "hold":
@@ -282,5 +322,11 @@ def worker_outcome(job: ClaimedJob, end: str, delay: float) -> Outcome:
         case _:
             last, reason = job.last_attempt, "failed"
     return Outcome(
-        job.id, job.fence, End.BURY if last else End.RETRY, delay=delay, reason=reason, error="no"
+        job.id,
+        job.fence,
+        End.BURY if last else End.RETRY,
+        delay=delay,
+        reason=reason,
+        error="no",
+        order=job.order,
     )

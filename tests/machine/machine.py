@@ -4,34 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
-from foliot.ids import JobId, SessionId, partition_of
+from foliot.ids import JobId, SessionId
 from foliot.model.job import ClaimedJob, End, NewJob, Outcome
-from foliot.model.lane import lane_of
 from foliot.store.port import Cycle, Share
-from machine.lab import QUEUES, worker_outcome
+from machine.admitting import ATTEMPTS, MOST_JOBS, WHERE, WHICH, AdmittingMachine
+from machine.lab import ALL_QUEUES, QUEUES, lane, worker_outcome
 from machine.reached import reached
 from machine.stage import Stage
-from machine.twin import Twin
 
-T = TypeVar("T")
 _MOST_WORKERS: Final = 4
-_MOST_JOBS: Final = 40
 
-WHICH = st.integers(0, 11)  # of whatever there is, modulo how many there are
-WHERE = st.integers(0, 1)  # the first partition or the last
 END = st.sampled_from(["fail", "succeed", "release", "lose", "cancel", "hold"])
 DELAY = st.sampled_from([0.0, 3.0, 20.0])
 QUEUE = st.sampled_from(QUEUES)
+PAUSED = st.sampled_from(ALL_QUEUES)
 TIMEOUT = st.sampled_from([None, 5.0])
-ATTEMPTS = st.sampled_from([2, 1, 3])
-LANES = st.sampled_from([QUEUES, QUEUES[:1], QUEUES[::-1]])
+LANES = st.sampled_from([ALL_QUEUES, QUEUES[:1], ALL_QUEUES[::-1]])
 
 
 class Worker(msgspec.Struct):
@@ -39,17 +34,12 @@ class Worker(msgspec.Struct):
     held: dict[JobId, ClaimedJob] = msgspec.field(default_factory=dict)
 
 
-class StoreMachine(RuleBasedStateMachine):
+class StoreMachine(AdmittingMachine):
     def __init__(self, stage: Stage) -> None:
-        super().__init__()
-        self.stage = stage
-        self.twin = Twin(stage)
-        self.lab, self.model, self.clock = self.twin.lab, self.twin.model, stage.clock
-        self.homes = sorted({0, stage.store.partitions - 1})
+        super().__init__(stage)
         self.workers: list[Worker] = []
         self.zombies: list[Worker] = []
         self.claims: list[tuple[SessionId, ClaimedJob]] = []
-        self.known: list[tuple[int, JobId]] = []
         self.unknown: list[tuple[int, tuple[NewJob, ...]]] = []
         self.lost: dict[int, list[SessionId]] = {}
 
@@ -62,7 +52,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     # -- what clients do
 
-    @precondition(lambda self: len(self.known) < _MOST_JOBS)
+    @precondition(lambda self: len(self.known) < MOST_JOBS)
     @rule(
         count=st.integers(1, 3),
         where=WHERE,
@@ -127,12 +117,12 @@ class StoreMachine(RuleBasedStateMachine):
         self.twin.cancel(home, list(dict.fromkeys([id, self._pick(others, other)])))
 
     @precondition(lambda self: not self.model.paused and self.model.live)
-    @rule(queue=QUEUE)
+    @rule(queue=PAUSED)
     def pause(self, queue: str) -> None:
         self.twin.pause(queue)
 
     @precondition(lambda self: self.model.paused)
-    @rule(queue=QUEUE)
+    @rule(queue=PAUSED)
     def resume(self, queue: str) -> None:
         self.twin.resume(queue)
 
@@ -146,7 +136,7 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.workers and self.model.ready_lanes())
     @rule(which=WHICH, where=WHERE, room=st.integers(1, 4))
     def claim(self, which: int, where: int, room: int) -> None:
-        self.work(which, where, [], 0.0, QUEUES, room, room, answered=True)
+        self.work(which, where, [], 0.0, ALL_QUEUES, room, room, answered=True)
 
     @precondition(lambda self: any(worker.held for worker in self.workers))
     @rule(which=WHICH, end=END, delay=DELAY)
@@ -154,7 +144,7 @@ class StoreMachine(RuleBasedStateMachine):
         busy = [worker for worker in self.workers if worker.held]
         worker = self._pick(busy, which)
         where = self.homes.index(self._home_of(next(iter(worker.held))))
-        self.work(self.workers.index(worker), where, [end], delay, QUEUES, 1, 0, answered=True)
+        self.work(self.workers.index(worker), where, [end], delay, ALL_QUEUES, 1, 0, answered=True)
 
     @precondition(lambda self: self.workers and self.model.live)
     @rule(ends=st.lists(END, min_size=1, max_size=3), delay=DELAY, rounds=st.integers(1, 4))
@@ -164,7 +154,7 @@ class StoreMachine(RuleBasedStateMachine):
             for which, worker in enumerate(self.workers):
                 for where in range(len(self.homes)):
                     many = ends * len(worker.held)
-                    self.work(which, where, many, delay, QUEUES, 2, 2, answered=True)
+                    self.work(which, where, many, delay, ALL_QUEUES, 2, 2, answered=True)
             self.tick()
 
     @precondition(lambda self: self.workers and self.model.live)
@@ -193,7 +183,7 @@ class StoreMachine(RuleBasedStateMachine):
         worker, home = self._pick(self.workers, which), self._home(where)
         mine = [job for job in worker.held.values() if self._home_of(job.id) == home]
         outcomes = [worker_outcome(job, end, delay) for job, end in zip(mine, ends, strict=False)]
-        shares = [Share(lane_of(queue), quota) for queue in queues] if room else []
+        shares = [Share(lane(queue), quota) for queue in queues] if room else []
         cycle = self._cycle(worker.session, home, outcomes, shares, room)
         if answered:
             for outcome in outcomes:
@@ -266,7 +256,7 @@ class StoreMachine(RuleBasedStateMachine):
         home = self._home(where)
         mine = [job for job in worker.held.values() if self._home_of(job.id) == home]
         outcomes = [worker_outcome(job, end, 3.0) for job, end in zip(mine, ends, strict=False)]
-        shares = [Share(lane_of(QUEUES[0]), 1)] if room else []
+        shares = [Share(lane(QUEUES[0]), 1)] if room else []
         cycle = self._cycle(worker.session, home, outcomes, shares, room)
         worker.held.update({job.id: job for job in cycle.claimed})
 
@@ -324,6 +314,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.reap(100)
         for home in self.homes:
             self.admit(self.homes.index(home), 100)
+            self.admit_all(self.homes.index(home))
 
     @precondition(lambda self: self.model.expired())
     @rule()
@@ -347,16 +338,10 @@ class StoreMachine(RuleBasedStateMachine):
     def _come_to_rest(self) -> None:
         """No more faults: everything must end."""
         self.clock.advance(1000)
-        for queue in QUEUES:
+        for queue in ALL_QUEUES:
             self.twin.resume(queue)
-        session = self.twin.open()
         self.tick()
-        shares = [Share(lane_of(queue), 1000) for queue in QUEUES]
-        for home in self.homes:
-            self.twin.admit_kinds(home, ["echo", "copy"])
-            claimed = self.twin.cycle(session, home, shares=shares, room=1000).claimed
-            outcomes = [Outcome(job.id, job.fence, result=b"1") for job in claimed]
-            self.twin.cycle(session, home, outcomes)
+        self.end_all()
         self.twin.guard(self.lab.rest)
         self.twin.count()
         self.twin.same(self.lab.content.live, ())
@@ -369,15 +354,6 @@ class StoreMachine(RuleBasedStateMachine):
             for worker in self.workers
             if {row.id for row in self.model.running(worker.session)} - set(worker.held)
         ]
-
-    def _home(self, where: int) -> int:
-        return self.homes[where % len(self.homes)]
-
-    def _home_of(self, id: JobId) -> int:
-        return partition_of(id, self.stage.store.partitions)
-
-    def _pick(self, some: Sequence[T], which: int) -> T:
-        return some[which % len(some)]
 
     def _cycle(
         self,

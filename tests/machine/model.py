@@ -11,10 +11,13 @@ from msgspec.structs import replace
 
 from foliot.ids import JobId, SessionId
 from foliot.model.job import ClaimedJob, End, JobState, NewJob, Outcome
-from foliot.model.lane import Lane
+from foliot.model.lane import Lane, Strategy
 from foliot.store.port import Reaped, RunningJob, Share
+from foliot.store.searching import Retried
+from machine.admission import Admission, takes_turns
 from machine.content import Beat, Content, Ended, Failure, Live
 from machine.invariants import DEADLINE_GRACE
+from machine.lab import IN_TURNS
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _CARRIED: Final = tuple(
@@ -32,6 +35,8 @@ class Model:
         self.attempts: dict[tuple[JobId, int], Failure] = {}
         self.sessions: dict[SessionId, Beat] = {}
         self.paused: set[str] = set()
+        self.admission = Admission(self.live, now)
+        self._buried: dict[JobId, Live] = {}  # the dead as they were when they lived
 
     def content(self) -> Content:
         return Content(
@@ -60,7 +65,7 @@ class Model:
             return job.id
         return self._has_key(partition, job) or job.id
 
-    def _has_key(self, partition: int, job: NewJob) -> JobId | None:
+    def _has_key(self, partition: int, job: NewJob | Live) -> JobId | None:
         """The live job that has its key."""
         if job.key is None:
             return None
@@ -76,13 +81,19 @@ class Model:
     def _new(self, partition: int, job: NewJob) -> Live:
         now = self._now()
         due = job.run_at or now + timedelta(seconds=job.delay or 0)
+        ordering_key = job.more.ordering_key if job.more else None
+        in_turns = job.queue == IN_TURNS
+        held = ordering_key is not None or (in_turns and due <= now)
         return Live(
             partition=partition,
             id=job.id,
-            state="scheduled" if due > now else "ready",
-            lane=job.lane,
-            band=job.priority,
-            rank=_microseconds(due),
+            state="held" if held else "scheduled" if due > now else "ready",
+            hold="admission" if held else None,
+            lane=job.lane | (Strategy.ROUND_ROBIN if in_turns else 0),
+            band=0 if in_turns else job.priority,
+            rank=0 if in_turns else _microseconds(due),
+            ordering_key=ordering_key,
+            fair_key=job.more.fair_key if job.more else None,
             priority=job.priority,
             max_attempts=job.max_attempts,
             namespace=job.namespace,
@@ -147,7 +158,7 @@ class Model:
                 row,
                 state="scheduled",
                 run_at=due,
-                rank=_microseconds(due),
+                rank=row.rank if takes_turns(row.lane) else _microseconds(due),
                 attempt=row.attempt - (reason == "interrupted"),
                 losses=row.losses + (reason == "worker_lost"),
                 session=None,
@@ -175,6 +186,37 @@ class Model:
     def _bury(self, row: Live, reason: str) -> None:
         del self.live[row.id]
         self.dead[row.id] = self._ended(row, "dead", reason, None)
+        self._buried[row.id] = row
+
+    def retry_dead(self, partition: int, ids: Sequence[JobId]) -> Retried:
+        """As if they had just been submitted, but for their ids, their fences and when they were made."""
+        lanes = {}
+        taken: dict[JobId, JobId | None] = {}
+        now = self._now()
+        for id in sorted(id for id in set(ids) if id in self.dead):
+            row = self._buried[id]
+            holder = self._has_key(partition, row)
+            if holder is not None:
+                taken[id] = holder
+                continue
+            del self.dead[id]
+            in_turns = takes_turns(row.lane)
+            held = in_turns or row.ordering_key is not None
+            self.live[id] = replace(
+                row,
+                state="held" if held else "ready",
+                hold="admission" if held else None,
+                rank=0 if in_turns else _microseconds(now),
+                run_at=now,
+                attempt=0,
+                losses=0,
+                generation=row.generation + 1,
+                session=None,
+                claimed_at=None,
+                deadline_at=None,
+            )
+            lanes[id] = row.lane
+        return Retried(lanes, taken)
 
     def _ended(self, row: Live, state: str, reason: str | None, result: bytes | None) -> Ended:
         return Ended(
@@ -227,7 +269,7 @@ class Model:
             row.max_attempts,
             row.losses,
             row.timeout,
-            linked=False,
+            linked=row.ordering_key is not None,
             lane=row.lane,
             priority=row.priority,
             more=_more(row),
@@ -271,7 +313,7 @@ class Model:
         ]
         due.sort(key=lambda row: (row.run_at, row.id))
         for row in due[:limit]:
-            self.live[row.id] = replace(row, state="ready")
+            self.admission.let_go(row)
         return [row.lane for row in due[:limit]]
 
     def admit_kinds(self, partition: int, kinds: Sequence[str]) -> list[int]:
@@ -282,7 +324,7 @@ class Model:
             and row.kind in kinds
         ]
         for row in known:
-            self.live[row.id] = replace(row, state="ready", hold=None)
+            self.admission.let_go(row)
         return [row.lane for row in known]
 
     def open(self, session: SessionId, *, lease: float) -> None:
@@ -393,11 +435,19 @@ class Model:
         }
 
     def due_in(self) -> dict[int, float]:
-        first: dict[int, datetime] = {}
+        """At once, where something waits to be looked at."""
+        first: dict[int, float] = {}
         for row in self.live.values():
             if row.state == "scheduled":
-                first[row.partition] = min(first.get(row.partition, row.run_at), row.run_at)
-        return {home: (at - self._now()).total_seconds() for home, at in first.items()}
+                seconds = (row.run_at - self._now()).total_seconds()
+                first[row.partition] = min(first.get(row.partition, seconds), seconds)
+        return first | dict.fromkeys(self.unseen(), 0.0)
+
+    def unseen(self) -> set[int]:
+        return {r.partition for r in self.live.values() if r.hold in ("admission", "turn")}
+
+    def ordered(self) -> set[int]:
+        return {row.partition for row in self.live.values() if row.in_line}
 
 
 def _microseconds(time: datetime) -> int:
@@ -406,7 +456,8 @@ def _microseconds(time: datetime) -> int:
 
 def _more(row: Live) -> str | None:
     """What a claim says of it that is not said of every job."""
-    more: dict[str, object] = {} if row.key is None else {"key": row.key}
+    said = {"key": row.key, "ordering_key": row.ordering_key, "fair_key": row.fair_key}
+    more: dict[str, object] = {name: text for name, text in said.items() if text is not None}
     if row.run_at != row.created_at:
         more["run_at"] = _microseconds(row.run_at)
     return msgspec.json.encode(more).decode() if more else None

@@ -6,13 +6,14 @@ a job is taken back.
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime, timedelta
 
 import msgspec
 
 from foliot.ids import JobId, SessionId
 from foliot.model.job import End, NewJob
-from machine.content import Content, Ended
+from machine.content import Content, Ended, Live
 from machine.history import (
     Cancel,
     Claim,
@@ -25,6 +26,7 @@ from machine.history import (
     Prune,
     Reap,
     Resume,
+    Retry,
     Submit,
 )
 
@@ -55,6 +57,44 @@ class Grant(msgspec.Struct):
         return self.end in ("", "vanished")
 
 
+class Turns:
+    """Who was served in the lanes that are served round robin."""
+
+    def __init__(self) -> None:
+        self._served: dict[tuple[int, int], list[str | None]] = {}  # fair keys, by first claims
+        self._since: dict[JobId, int] = {}  # where that list was when the job became ready
+        self._disturbed: set[tuple[int, int]] = set()
+
+    def see(self, event: Event) -> None:
+        if isinstance(event, Claim):
+            for row in first_served(event):
+                self._served.setdefault((row.partition, row.lane), []).append(row.fair_key)
+        if isinstance(event, Cancel):
+            gone = [row for row in event.moment.before.live if row.id in event.states]
+            self._disturbed |= {(row.partition, row.lane) for row in gone}
+        for row in event.moment.after.live:
+            if row.state == "ready":
+                lane = (row.partition, row.lane)
+                self._since.setdefault(row.id, len(self._served.get(lane, ())))
+                if row.fence:
+                    self._disturbed.add(lane)
+
+    def disturbed(self, row: Live) -> bool:
+        """Whether a job of its lane has come back, or was cancelled."""
+        return (row.partition, row.lane) in self._disturbed
+
+    def served_since(self, row: Live) -> Counter[str | None]:
+        """Since it became ready."""
+        served = self._served.get((row.partition, row.lane), [])
+        return Counter(served[self._since.get(row.id, len(served)) :])
+
+
+def first_served(event: Claim) -> list[Live]:
+    """What was claimed for the first time."""
+    claimed = {job.id for job in event.claimed}
+    return [row for row in event.moment.after.live if row.id in claimed and row.fence == 1]
+
+
 class Past:
     def __init__(self) -> None:
         self.attempted: dict[JobId, NewJob] = {}
@@ -71,6 +111,9 @@ class Past:
         self.buried: set[JobId] = set()
         self.failures: dict[JobId, set[int]] = {}
         self.fences: dict[JobId, int] = {}
+        self.begun: set[JobId] = set()  # claimed once, and not ended since
+        self.lives: dict[JobId, int] = {}  # with how many grants its last retry by hand found it
+        self.turns = Turns()
         self.loss_limit: int | None = None
         self.pruned_before: datetime | None = None
 
@@ -91,6 +134,18 @@ class Past:
     def prune(self, event: Prune) -> None:
         """Before anything else is made of it: what it takes is not lost."""
         self.pruned_before = event.moment.at - timedelta(seconds=event.keep)
+
+    def retry(self, event: Retry) -> None:
+        """Before anything else is made of it: what it gave back to life has not ended, and is due."""
+        for id in event.ids:
+            self.ended.pop(id, None)
+            self.completions.pop(id, None)
+            self.buried.discard(id)
+            self.lives[id] = len(self.grants.get(id, ()))
+            self.due[id] = event.moment.at
+
+    def this_life(self, id: JobId) -> list[Grant]:
+        return self.grants.get(id, [])[self.lives.get(id, 0) :]
 
     def taken(self, after: Content) -> list[Grant]:
         """Grants that nobody has ended, and that no longer stand in the store."""
@@ -122,6 +177,7 @@ class Past:
                 self._ordered(event)
         self._take_back(event)
         self._look(event)
+        self.turns.see(event)
 
     def _beaten(self, event: Open | Extend) -> None:
         if isinstance(event, Open) or event.extended:
@@ -164,6 +220,7 @@ class Past:
         for job in event.claimed:
             grant = Grant(job.id, job.fence, event.process, event.session, event.moment.at)
             self.grants.setdefault(job.id, []).append(grant)
+            self.begun.add(job.id)
 
     def _take_back(self, event: Event) -> None:
         reasons = {(row.job, row.fence): row.outcome for row in event.moment.after.attempts}
@@ -187,6 +244,7 @@ class Past:
                 self.due[row.id] = (job and job.run_at) or event.moment.at
         for ended in after.ended:
             self.ended.setdefault(ended.id, ended)
+            self.begun.discard(ended.id)
         self.buried |= {row.id for row in after.dead}
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from foliot.model.job import End
-from machine.history import Claim, Event, Extend, Finish, Reap
+from machine.admission import takes_turns
+from machine.history import Claim, Event, Extend, Finish, Reap, Retry
 
 _FATES: Final = ("returned", "lost", "timed_out", "dead", "cancelled")
 EVERYTHING: Final = frozenset(
@@ -18,6 +19,12 @@ EVERYTHING: Final = frozenset(
         "a suspect claimed",
         "another attempt claimed",
         "claimed a part of what was ready",
+        "an ordered job claimed while another waits",
+        "another attempt of an ordered job claimed while another waits",
+        "claimed in turn while another waits",
+        "retried by hand",
+        "a retried job claimed",
+        "an ordered job retried by hand",
     }
 )
 
@@ -38,6 +45,11 @@ def _reached(event: Event) -> Iterator[str]:
             yield "extended" if event.extended else "not extended"
         case Claim() if event.claimed:
             yield from _claimed(event)
+            yield from _compared(event)
+        case Retry() if event.ids:
+            yield "retried by hand"
+            if any(row.id in event.ids and row.order for row in event.moment.after.live):
+                yield "an ordered job retried by hand"
 
 
 def _claimed(event: Claim) -> Iterator[str]:
@@ -47,3 +59,20 @@ def _claimed(event: Claim) -> Iterator[str]:
         yield "another attempt claimed"
     if any(row.state == "ready" for row in event.moment.after.live):
         yield "claimed a part of what was ready"
+
+
+def _compared(event: Claim) -> Iterator[str]:
+    """With what it was chosen from."""
+    claimed = {job.id: job for job in event.claimed}
+    live = event.moment.after.live
+    waiting = {row.order for row in live if row.in_line}
+    for row in (row for row in live if row.id in claimed):
+        if row.order in waiting:
+            again = "another attempt of " if row.attempt > 1 else ""
+            yield f"{again}an ordered job claimed while another waits"
+        if takes_turns(row.lane) and any(
+            one.lane == row.lane and one.state == "ready" for one in live
+        ):
+            yield "claimed in turn while another waits"
+        if row.generation:
+            yield "a retried job claimed"

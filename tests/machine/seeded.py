@@ -6,10 +6,12 @@ from typing import Final
 
 from machine import bugs, overlaps, scenarios
 from machine.bugs import Bug
+from machine.seeded_order import ORDER_BUGS
 
 NO_FENCE: Final = "AND j.fence = json_extract(d.value, '$[1]')"
 
 BUGS: Final = [
+    *ORDER_BUGS,
     Bug(
         "finish without the fence",
         scenarios.an_outcome_is_sent_twice,

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from foliot.ids import JobId, SessionId
 from foliot.model.job import ClaimedJob, End, Facts, NewJob, Outcome
+from foliot.store.admission import Admitted
 from foliot.store.port import Cycle, RunningJob, Share
 from machine.invariants import Checker
 from machine.lab import LEASE, LOSS_LIMIT, Lab
@@ -47,6 +48,9 @@ class Twin:
         self._run(self.lab.resume(queue))
         self.model.paused.discard(queue)
 
+    def serve_in_turns(self) -> None:
+        self._run(self.lab.serve_in_turns())
+
     def open(self) -> SessionId:
         session = self._run(self.lab.open())
         self.model.open(session, lease=LEASE)
@@ -76,6 +80,8 @@ class Twin:
             self.lab.cycle(session, *outcomes, partition=home, shares=shares, room=room)
         )
         self.same(sorted(cycle.refused), sorted(self.model.finish(session, outcomes)))
+        orders = [outcome.order for outcome in outcomes if outcome.order is not None]
+        self._same_admitted(cycle.admitted, self.model.admission.admit_next(home, orders))
         expected = self.model.claim(home, session, shares, room)
         self.same(_without_form(cycle.claimed), _without_form(expected))
         return cycle
@@ -107,6 +113,23 @@ class Twin:
         lanes = self._run(self.lab.admit_kinds(kinds, partition=home))
         self.same(sorted(lanes), sorted(self.model.admit_kinds(home, kinds)))
 
+    def look(self, home: int, *, limit: int) -> None:
+        admitted = self._run(self.lab.look(home, limit=limit))
+        self._same_admitted(admitted, self.model.admission.look(home, limit=limit))
+
+    def walk(self, home: int, *, limit: int) -> None:
+        walk = self._run(self.lab.walk(home, limit=limit))
+        expected = self.model.admission.walk(home, limit=limit)
+        self._same_admitted(walk.admitted, expected.admitted)
+        self.same(walk.after, expected.after)
+
+    def retry_dead(self, home: int, ids: Sequence[JobId]) -> None:
+        retried = self._run(self.lab.retry(*ids, partition=home))
+        self.same(retried, self.model.retry_dead(home, ids))
+
+    def _same_admitted(self, real: Sequence[Admitted], expected: Sequence[Admitted]) -> None:
+        self.same(*(sorted((one.lane, one.state) for one in some) for some in (real, expected)))
+
     def find_lost(self) -> dict[int, list[SessionId]]:
         lost = self._run(self.lab.store.jobs.find_lost())
         found = {home: set(sessions) for home, sessions in lost.items()}
@@ -127,6 +150,7 @@ class Twin:
         self.same(len(peek.ready), len(set(peek.ready)))
         self.same(set(peek.ready), self.model.ready_lanes())
         self.same(peek.due_in, self.model.due_in())
+        self.same(peek.ordered, self.model.ordered())
 
     def count(self) -> None:
         self._run(self.lab.count())
