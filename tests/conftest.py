@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,14 +25,15 @@ from support.stores import (
 )
 
 IN_MEMORY = Path("/dev/shm")
-ROOM = 2**31
+ROOM = 8 * 2**30
 STORES = ["sqlite-1", "sqlite-8", "postgres-1", "postgres-8", "pooled-8"]
 
 
 def pytest_configure() -> None:
-    """Files of tests are kept in memory where there is room: no commit has to wait for a disk."""
+    """Files and servers of tests are in memory where there is room: nothing has to wait for a disk."""
     if IN_MEMORY.is_dir() and shutil.disk_usage(IN_MEMORY).free > ROOM:
-        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))
+        os.environ.setdefault("TMPDIR", str(IN_MEMORY))
+        tempfile.tempdir = None  # to be looked up again
 
 
 @pytest.fixture(scope="session")

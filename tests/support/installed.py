@@ -12,8 +12,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 def install(site: Path) -> Path:
     """The package, its entry points and the list of its files."""
-    skipped = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "src" / "foliot", site / "foliot", ignore=skipped)
+    shutil.copytree(ROOT / "src" / "foliot", site / "foliot")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     metadata = site / "foliot-0.dist-info"
     metadata.mkdir()
