@@ -10,8 +10,7 @@ import msgspec
 import pytest
 from psycopg import AsyncRawCursor
 
-from foliot import commands
-from foliot.client.portal import Portal
+from foliot.client.sender import Sender
 from foliot.clock import SystemClock
 from foliot.errors import StoreUnavailable
 from foliot.ids import Ids, JobId, SessionId
@@ -150,14 +149,14 @@ def always_try_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def resend_with_a_new_id(patch: pytest.MonkeyPatch) -> None:
-    async def send(self: Portal, jobs: Sequence[NewJob], **options: object) -> list[JobId]:
+    async def send(self: Sender, jobs: Sequence[NewJob], **options: object) -> list[JobId]:
         while True:
             try:
-                return await commands.submit(await self.store(), jobs)
+                return await self._insert(jobs, resend=False)
             except StoreUnavailable:
                 jobs = [msgspec.structs.replace(job, id=self._ids.job()) for job in jobs]
 
-    patch.setattr(Portal, "_send_patiently", send)
+    patch.setattr(Sender, "_send_patiently", send)
 
 
 def answer_before_commit_in_postgres(patch: pytest.MonkeyPatch) -> None:
