@@ -25,7 +25,7 @@ from foliot.errors import (
 from foliot.explain import MOST_AHEAD, Explanation, Facts
 from foliot.explain import explain as explain_facts
 from foliot.idempotency import give_back, redirect, reserve
-from foliot.ids import Ids, JobId, is_job_id, mark_of, partition_of, partition_of_slot
+from foliot.ids import Ids, JobId, is_job_id, partition_of, partition_of_slot
 from foliot.model.audit import Entry
 from foliot.model.definition import JobDefinition, StoredDefinition
 from foliot.model.job import Job, JobState, NewJob
@@ -167,24 +167,12 @@ async def definitions(store: Store) -> list[StoredDefinition]:
     return await store.definitions.all()
 
 
-async def cancel(store: Store, id: str) -> JobState:
-    """Ask for a job's end. Returns its state then: cancelled; running, which its worker will end; or final."""
+async def cancel(store: Store, id: str, *, by: Author | None = None) -> JobState:
+    """Ask for a job's end. Returns its state then: cancelled; running, which its worker will end; or final. By hand, it
+    is written down."""
     known = check_id(id)
-    found = await store.jobs.cancel(partition_of(known, store.partitions), [known])
-    if known not in found:
-        return (await get(store, id)).state
-    if found[known] is JobState.RUNNING:
-        store.wake(Wake(cancel=True))
-        return JobState.RUNNING
-    store.wake(Wake(ended=(mark_of(known),)))
-    return JobState.CANCELLED
-
-
-async def cancel_by_hand(store: Store, id: str, *, by: Author) -> JobState:
-    """The same, written down."""
-    known = check_id(id)
-    partition = partition_of(known, store.partitions)
-    found = await store.jobs.cancel(partition, [known], record=by.each("cancel"))
+    record = None if by is None else by.each("cancel")
+    found = await store.jobs.cancel(partition_of(known, store.partitions), [known], record=record)
     if known not in found:
         return (await get(store, id)).state
     wake_cancelled(store, found)

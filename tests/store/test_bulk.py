@@ -201,8 +201,8 @@ async def test_one_job_whose_key_is_taken_cannot_be_retried(world: World) -> Non
 async def test_a_cancel_by_hand_is_written_down(world: World) -> None:
     id = await world.submit()
     author = Author(world.ids)
-    assert await commands.cancel_by_hand(world.store, id, by=author) is JobState.CANCELLED
-    assert await commands.cancel_by_hand(world.store, id, by=author) is JobState.CANCELLED
+    assert await commands.cancel(world.store, id, by=author) is JobState.CANCELLED
+    assert await commands.cancel(world.store, id, by=author) is JobState.CANCELLED
     [entry] = await world.store.audit.list(target=id)
     assert (entry.action, entry.actor) == ("cancel", author.name)
     assert "@" in author.name

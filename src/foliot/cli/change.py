@@ -38,7 +38,7 @@ def change(
     Parameters
     ----------
     id
-        Its id, or the beginning of it.
+        Its id, or the beginning or the end of it.
     in_
         When it is due, from now on: 10m.
     at

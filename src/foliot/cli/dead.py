@@ -55,7 +55,7 @@ def show(id: str, *, options: Options = DEFAULT_OPTIONS) -> None:
     Parameters
     ----------
     id
-        Its id, or the beginning of it.
+        Its id, or the beginning or the end of it.
     """
     show_job(id, options=options)
 
@@ -71,7 +71,7 @@ def retry(
     Parameters
     ----------
     ids
-        Their ids, or the beginnings of them.
+        Their ids, or their beginnings or ends.
     payload
         The arguments to try it with instead, as a JSON object; for one job.
     """
@@ -95,7 +95,7 @@ def purge(
     Parameters
     ----------
     ids
-        Their ids, or the beginnings of them.
+        Their ids, or their beginnings or ends.
     """
     from foliot import commands
 

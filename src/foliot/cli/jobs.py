@@ -102,7 +102,7 @@ def show(id: str, *, options: Options = DEFAULT_OPTIONS) -> None:
     Parameters
     ----------
     id
-        Its id, or the beginning of it.
+        Its id, or the beginning or the end of it.
     """
     from foliot import commands
 
@@ -127,7 +127,7 @@ def cancel(
     Parameters
     ----------
     ids
-        Their ids, or the beginnings of them.
+        Their ids, or their beginnings or ends.
     """
     return act_on(ids, "cancel", _cancel, selection=selection, options=options)
 
@@ -138,7 +138,7 @@ async def _cancel(store: Store, id: str, *, by: Author) -> None:
     from foliot.errors import FoliotError
     from foliot.model.job import JobState
 
-    state = await commands.cancel_by_hand(store, id, by=by)
+    state = await commands.cancel(store, id, by=by)
     if state.final and state is not JobState.CANCELLED:
         raise FoliotError(f"job {id} is {state.value} already")
 
@@ -149,7 +149,7 @@ def explain(id: str, *, options: Options = DEFAULT_OPTIONS) -> None:
     Parameters
     ----------
     id
-        Its id, or the beginning of it.
+        Its id, or the beginning or the end of it.
     """
     from foliot import commands
     from foliot.clock import SystemClock
@@ -177,7 +177,7 @@ def logs(
     Parameters
     ----------
     id
-        Its id, or the beginning of it.
+        Its id, or the beginning or the end of it.
     follow
         Go on until the job has ended; in JSON, one object a line.
     """

@@ -72,28 +72,16 @@ def worker(
     if not child:
         start_logging(settings.log.level)
         return _supervise(settings.worker.processes)
-    found = load_app(app)
+    role, settings = role_of(app, settings, options, duties=settings.worker.scheduler)
     start_logging(settings.log.level)  # unless the app has set up its own
-    if not len(found.registry):
-        raise InvalidValue(
-            "app",
-            app,
-            "has no jobs",
-            example="@app.job above a function",
-            hint='if they are in other modules: Foliot(include=["shop.mail"])',
-        )
-    if options.url is None:
-        # What the app's own code says about its store counts more than file and environment.
-        settings = msgspec.structs.replace(settings, store=found.settings.store)
-    role = Role(found.registry, duties=settings.worker.scheduler, target=app)
-    return _serve(role, settings, parent=None if parent is None else socket.socket(fileno=parent))
+    return run_role(role, settings, parent=parent)
 
 
 def scheduler(*, options: Options = DEFAULT_OPTIONS) -> int:
     """Do the scheduler's duties, without running jobs."""
     settings = options.load().settings
     start_logging(settings.log.level)
-    return _serve(Role(None), settings)
+    return run_role(Role(None), settings)
 
 
 def start_logging(level: str) -> None:
@@ -112,8 +100,29 @@ def _supervise(processes: int) -> int:
     return asyncio.run(run())
 
 
-def _serve(role: Role, settings: Settings, *, parent: socket.socket | None = None) -> int:
+def role_of(
+    app: str, settings: Settings, options: Options, *, duties: bool = True
+) -> tuple[Role, Settings]:
+    """To run the jobs of an application, and where."""
+    found = load_app(app)
+    if not len(found.registry):
+        raise InvalidValue(
+            "app",
+            app,
+            "has no jobs",
+            example="@app.job above a function",
+            hint='if they are in other modules: Foliot(include=["shop.mail"])',
+        )
+    if options.url is None:
+        # What the app's own code says about its store counts more than file and environment.
+        settings = msgspec.structs.replace(settings, store=found.settings.store)
+    return Role(found.registry, duties=duties, target=app), settings
+
+
+def run_role(role: Role, settings: Settings, *, parent: int | None = None) -> int:
+    """Until it is told to stop, or the process at the other end of `parent`, a socket, is gone."""
     clock = SystemClock()
-    serve(role, settings, clock=clock, ids=Ids(clock=clock), parent=parent)
+    line = None if parent is None else socket.socket(fileno=parent)
+    serve(role, settings, clock=clock, ids=Ids(clock=clock), parent=line)
     leave_threads_behind()
     return 0

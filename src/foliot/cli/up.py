@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import msgspec
 from cyclopts import Parameter
 
 from foliot.cli.options import DEFAULT_OPTIONS, Options
-from foliot.cli.run import start_logging
+from foliot.cli.run import role_of, run_role, start_logging
 from foliot.clock import SystemClock
-from foliot.errors import InvalidValue
-from foliot.ids import Ids
 from foliot.life import Role
-from foliot.serve import leave_threads_behind, serve
-from foliot.target import load_app
 from foliot.worker.supervisor import child_command
-
-if TYPE_CHECKING:
-    from foliot.config import Settings
 
 Switch = Annotated[bool, Parameter(negative="")]
 
@@ -68,25 +59,11 @@ def up(
     settings = options.load(flags).settings
     if reload and not child:
         return _reload(app)
-    role, settings = _role(app, settings, options)
+    role = Role(None)
+    if app is not None:
+        role, settings = role_of(app, settings, options)
     start_logging(settings.log.level)  # unless the app has set up its own
-    line = None if parent is None else socket.socket(fileno=parent)
-    clock = SystemClock()
-    serve(role, settings, clock=clock, ids=Ids(clock=clock), parent=line)
-    leave_threads_behind()
-    return 0
-
-
-def _role(app: str | None, settings: Settings, options: Options) -> tuple[Role, Settings]:
-    if app is None:
-        return Role(None), settings
-    found = load_app(app)
-    if not len(found.registry):
-        raise InvalidValue("app", app, "has no jobs", example="@app.job above a function")
-    if options.url is None:
-        # What the app's own code says about its store counts more than file and environment.
-        settings = msgspec.structs.replace(settings, store=found.settings.store)
-    return Role(found.registry, target=app), settings
+    return run_role(role, settings, parent=parent)
 
 
 def _reload(app: str | None) -> int:

@@ -228,15 +228,16 @@ class Block:
             threading.Event().wait(_PAUSE)
 
 
-class Transaction:
-    """In a `with` block. `result` is what the job results in."""
+class _Inside:
+    """What both kinds of block have."""
 
     def __init__(self, block: Block) -> None:
         self._block = block
 
     @property
     def connection(self) -> Any:
-        """A `psycopg.Connection`, or a `sqlite3.Connection`. The block commits and rolls back, not you."""
+        """A `psycopg.Connection` or a `sqlite3.Connection`; in an `async with` block a `psycopg.AsyncConnection`, and
+        none for SQLite: see `run`. The block commits and rolls back, not you."""
         return self._block.work.connection
 
     @property
@@ -246,6 +247,10 @@ class Transaction:
     @result.setter
     def result(self, value: Any) -> None:
         self._block.result = value
+
+
+class Transaction(_Inside):
+    """In a `with` block. `result` is what the job results in."""
 
     def execute(self, statement: str, parameters: Parameters = None) -> list[Any]:
         """Run a statement, with parameters as the driver takes them. Returns its rows, if it has any."""
@@ -256,24 +261,8 @@ class Transaction:
         return at_once(self._block.submit(prepared))
 
 
-class AsyncTransaction:
+class AsyncTransaction(_Inside):
     """In an `async with` block. `result` is what the job results in."""
-
-    def __init__(self, block: Block) -> None:
-        self._block = block
-
-    @property
-    def connection(self) -> Any:
-        """A `psycopg.AsyncConnection`. There is none for SQLite: see `run`."""
-        return self._block.work.connection
-
-    @property
-    def result(self) -> Any:
-        return self._block.result
-
-    @result.setter
-    def result(self, value: Any) -> None:
-        self._block.result = value
 
     async def execute(self, statement: str, parameters: Parameters = None) -> list[Any]:
         return await self._block.work.execute(statement, parameters)
