@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -10,9 +11,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from foliot import Foliot, JobState
+from client.conftest import run_in_thread
+from foliot import Foliot, JobState, current_job
 from foliot.client import sender
 from foliot.errors import KeyHeld
+from foliot.model.job import KeyMode
 from support.stores import Databases
 
 LONG = 20  # seconds: whoever waits for the transaction waits longer
@@ -100,6 +103,69 @@ def test_who_has_waited_long_enough_is_told(
         assert not caught.value.unknown
         connection.rollback()
     assert job.options(**{name: "k"}).submit(2).status() is JobState.READY
+
+
+@pytest.mark.parametrize("mode", ["replace", "debounce"])
+@pytest.mark.parametrize("waits", [False, True], ids=["blocking", "async"])
+def test_a_job_that_is_replaced_in_a_transaction_can_finish_before_its_end(
+    url: str, mode: KeyMode, waits: bool
+) -> None:
+    started, go_on = threading.Event(), threading.Event()
+    with Foliot(url) as app:
+
+        @app.job
+        def work(number: int) -> int:
+            started.set()
+            assert go_on.wait(LONG)
+            return number
+
+        async def replace(first: Any) -> Any:
+            async with await psycopg.AsyncConnection.connect(url) as connection:
+                own = work.options(connection=connection, key="k", key_mode=mode)
+                second = await own.asubmit(2)
+                go_on.set()
+                assert await first.aresult(timeout=LONG) == 1
+            return second
+
+        def replace_blocking(first: Any) -> Any:
+            with psycopg.connect(url) as connection:
+                own = work.options(connection=connection, key="k", key_mode=mode)
+                second = own.submit(2)
+                go_on.set()
+                assert first.result(timeout=LONG) == 1
+            return second
+
+        stop = run_in_thread(app)
+        try:
+            first = work.options(key="k").submit(1)
+            assert started.wait(LONG)
+            second = asyncio.run(replace(first)) if waits else replace_blocking(first)
+            assert second.id != first.id
+            assert second.result(timeout=LONG) == 2
+        finally:
+            go_on.set()
+            stop()
+
+
+def test_a_job_that_is_locked_by_the_same_transaction_gives_up_its_key_in_it(url: str) -> None:
+    with Foliot(url) as app:
+
+        @app.job
+        def work(number: int) -> None:
+            if number == 1:
+                with current_job().transaction() as tx:
+                    tx.execute("SELECT 1 FROM foliot.jobs FOR UPDATE")
+                    again = work.options(connection=tx.connection, key="k", key_mode="replace")
+                    again.submit(2)
+
+        stop = run_in_thread(app)
+        try:
+            first = work.options(key="k").submit(1)
+            first.result(timeout=LONG)
+        finally:
+            stop()
+        [second] = [job for job in app.jobs() if job.id != first.id]
+        assert second.payload == b'{"number":2}'
 
 
 def test_closing_the_app_tells_those_who_wait_for_a_key(

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from foliot.errors import InvalidValue
+from foliot.model.job import NewJob
 from foliot.store.port import Jobs, Wake
 from foliot.store.sql import Statement
 
@@ -33,6 +34,10 @@ class Answer(msgspec.Struct, frozen=True):
 Run = Callable[[Statement, Mapping[str, object]], Answer | Awaitable[Answer]]
 
 
+# Has running jobs of a partition give up their unique keys to these, on a connection of the app's own.
+Release = Callable[[int, Sequence[NewJob]], Awaitable[None] | None]
+
+
 class GuestStore(msgspec.Struct, frozen=True):
     """As much of a store as submitting needs, on one connection."""
 
@@ -51,7 +56,7 @@ class Guest(Protocol):
         """The number of partitions of the store that `run` leads to. Raises InvalidValue if that is another one."""
         ...
 
-    def jobs(self, run: Run, partitions: int) -> Jobs: ...
+    def jobs(self, run: Run, partitions: int, release: Release) -> Jobs: ...
 
 
 async def settle(value: T | Awaitable[T]) -> T:

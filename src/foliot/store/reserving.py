@@ -1,4 +1,4 @@
-"""Idempotency keys, as a store keeps them: apart from their jobs, which they outlive."""
+"""Keys, as a store keeps them: unique ones with their jobs, idempotency keys apart from them, for they outlive them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from foliot.ids import JobId
+from foliot.model.job import NewJob
 from foliot.model.key import Reservation
 
 
 class Reserving(Protocol):
+    async def release_keys(self, partition: int, jobs: Sequence[NewJob]) -> None:
+        """Jobs that run under the unique keys of these submissions give them up, for they are to be replaced."""
+        ...
+
     async def reserve(
         self, partition: int, reservations: Sequence[Reservation], *, keep: float
     ) -> list[Reservation]:

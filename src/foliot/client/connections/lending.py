@@ -15,7 +15,7 @@ from foliot.errors import InvalidValue
 from foliot.ids import JobId
 from foliot.model.job import NewJob
 from foliot.store.batches import MOST
-from foliot.store.guest import Guest, GuestStore, at_once
+from foliot.store.guest import Guest, GuestStore, Release, at_once
 from foliot.store.port import Wake
 
 _KNOWN: Final = (
@@ -48,7 +48,7 @@ class Lending:
             )
         guest = await self._portal.acall(self._portal.guest())
         if not _is_of(connection, "sqlalchemy"):
-            return await self._submit(guest, _driver(connection), jobs)
+            return await self._submit(guest, _driver(connection), jobs, self._arelease)
         # SQLAlchemy's async connections lend out the blocking ones inside.
         own: Any = session_of(connection)
 
@@ -58,9 +58,11 @@ class Lending:
         return await own.run_sync(run)  # type: ignore[no-any-return] # it is what `run` returns
 
     def _submit_at_once(self, guest: Guest, driver: Driver, jobs: Sequence[NewJob]) -> list[JobId]:
-        return at_once(self._submit(guest, driver, jobs))
+        return at_once(self._submit(guest, driver, jobs, self._release))
 
-    async def _submit(self, guest: Guest, driver: Driver, jobs: Sequence[NewJob]) -> list[JobId]:
+    async def _submit(
+        self, guest: Guest, driver: Driver, jobs: Sequence[NewJob], release: Release
+    ) -> list[JobId]:
         if driver.engine != guest.engine:
             raise InvalidValue(
                 "connection",
@@ -75,7 +77,7 @@ class Lending:
                 hint="begin one first",
             )
         try:
-            store = await self._store(guest, driver)
+            store = await self._store(guest, driver, release)
             keep = self._portal.settings.retention.keys
             return await commands.submit(store, jobs, keep=keep)
         except Exception as error:
@@ -83,7 +85,16 @@ class Lending:
                 raise failed() from error
             raise
 
-    async def _store(self, guest: Guest, driver: Driver) -> GuestStore:
+    def _release(self, partition: int, jobs: Sequence[NewJob]) -> None:
+        self._portal.call(self._release_keys(partition, jobs))
+
+    async def _arelease(self, partition: int, jobs: Sequence[NewJob]) -> None:
+        await self._portal.acall(self._release_keys(partition, jobs))
+
+    async def _release_keys(self, partition: int, jobs: Sequence[NewJob]) -> None:
+        await (await self._portal.store()).jobs.release_keys(partition, jobs)
+
+    async def _store(self, guest: Guest, driver: Driver, release: Release) -> GuestStore:
         def wake(wake: Wake) -> None:
             driver.after_commit(lambda: self._portal.wake(wake))
 
@@ -93,7 +104,7 @@ class Lending:
             partitions = await guest.recognise(driver.run)
             if name is not None:
                 self._known[name] = partitions
-        return GuestStore(guest.jobs(driver.run, partitions), partitions, wake)
+        return GuestStore(guest.jobs(driver.run, partitions, release), partitions, wake)
 
 
 def _driver(connection: object) -> Driver:

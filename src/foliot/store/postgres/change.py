@@ -21,33 +21,51 @@ def change_steps(partition: int, id: JobId, change: Change, now: datetime | None
     named: Values = {"ids": texts([id]), **dict.fromkeys(("namespaces", "kinds", "keys"), "{NULL}")}
     values = {**_values(partition, change, now), **_NOBODY, "id": id}
     return [
-        Step(SQL["lock_holders"], {"partition": partition, **named}),
+        Step(SQL["lock_holders"], {"partition": partition, "running": True, **named}),
         Step(SQL["change_job"], values),
     ]
 
 
-def replace_steps(partition: int, jobs: Sequence[NewJob], now: datetime | None) -> list[Step]:
+def replace_steps(
+    partition: int, jobs: Sequence[NewJob], now: datetime | None, *, release: bool
+) -> list[Step]:
     """Before the insert: whoever waits under the key of one of these takes over its content, whoever runs gives up
-    the key."""
+    the key, with `release`."""
+    steps = [_lock(partition, jobs, running=release)]
+    for job in jobs:
+        holder = _holder(partition, job)
+        if release:
+            steps.append(Step(SQL["release_key"], holder))
+        values = {**_values(partition, take_over(job), now), **holder, "id": None}
+        steps.append(Step(SQL["change_job"], values))
+    return steps
+
+
+def release_steps(partition: int, jobs: Sequence[NewJob]) -> list[Step]:
+    released = [Step(SQL["release_key"], _holder(partition, job)) for job in jobs]
+    return [_lock(partition, jobs, running=True), *released]
+
+
+def _lock(partition: int, jobs: Sequence[NewJob], *, running: bool) -> Step:
     named: Values = {
         "partition": partition,
+        "running": running,
         "ids": texts([None] * len(jobs)),
         "namespaces": texts([job.namespace for job in jobs]),
         "kinds": texts([job.kind for job in jobs]),
         "keys": texts([job.key for job in jobs]),
     }
-    steps = [Step(SQL["lock_holders"], named)]
-    for job in jobs:
-        holder: Values = {
-            "partition": partition,
-            "namespace": job.namespace,
-            "kind": job.kind,
-            "key": job.key,
-            "submission": job.id,
-        }
-        values = {**_values(partition, take_over(job), now), **holder, "id": None}
-        steps += [Step(SQL["release_key"], holder), Step(SQL["change_job"], values)]
-    return steps
+    return Step(SQL["lock_holders"], named)
+
+
+def _holder(partition: int, job: NewJob) -> Values:
+    return {
+        "partition": partition,
+        "namespace": job.namespace,
+        "kind": job.kind,
+        "key": job.key,
+        "submission": job.id,
+    }
 
 
 def _values(partition: int, change: Change, now: datetime | None) -> Values:

@@ -11,7 +11,7 @@ from psycopg import AsyncConnection, AsyncRawCursor
 from foliot.clock import Clock
 from foliot.config import StoreSettings
 from foliot.errors import redact
-from foliot.store.guest import Answer, Run, elsewhere, first_row, settle
+from foliot.store.guest import Answer, Release, Run, elsewhere, first_row, settle
 from foliot.store.migrate import check
 from foliot.store.port import Jobs
 from foliot.store.postgres.connection import Ask, Rows, Step, Values, to_conninfo
@@ -63,8 +63,8 @@ class PostgresGuest:
             raise elsewhere("is to another store than the app's", self._url)
         return partitions
 
-    def jobs(self, run: Run, partitions: int) -> Jobs:
-        return PostgresJobs(Lent(run), self._clock, partitions=partitions)
+    def jobs(self, run: Run, partitions: int, release: Release) -> Jobs:
+        return PostgresJobs(Lent(run), self._clock, partitions=partitions, release=release)
 
 
 async def open_guest(settings: StoreSettings, *, clock: Clock) -> PostgresGuest:

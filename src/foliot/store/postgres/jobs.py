@@ -14,6 +14,7 @@ from foliot.model.key import Reservation
 from foliot.model.lane import Lane
 from foliot.store import rows
 from foliot.store.batches import by_partition, chunks
+from foliot.store.guest import Release
 from foliot.store.port import DEADLINE_GRACE, Cycle, Peek, Reaped, RunningJob, Share
 from foliot.store.postgres.arrays import blobs, numbers, texts, words
 from foliot.store.postgres.audit import act_by_hand
@@ -37,17 +38,21 @@ class PostgresJobs:
         *,
         partitions: int,
         key_wait: float | None = None,
+        release: Release | None = None,
     ) -> None:
         self._connections = connections
         self._clock = clock
         self._partitions = partitions
-        self._submissions = Submissions(connections, clock, key_wait)
+        self._submissions = Submissions(connections, clock, key_wait, release)
         self._key_wait = key_wait
 
     async def submit(
         self, partition: int, jobs: Sequence[NewJob], *, resend: bool = False
     ) -> list[JobId]:
         return await self._submissions.submit(partition, jobs, resend=resend)
+
+    async def release_keys(self, partition: int, jobs: Sequence[NewJob]) -> None:
+        await self._submissions.release_keys(partition, jobs)
 
     async def reserve(
         self, partition: int, reservations: Sequence[Reservation], *, keep: float

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from foliot.clock import Clock
+from foliot.errors import KeyHeld
 from foliot.ids import JobId
 from foliot.model.change import last_of_each_key
 from foliot.model.job import NewJob
 from foliot.store.batches import chunks
+from foliot.store.guest import Release, settle
 from foliot.store.postgres.arrays import blobs, numbers, optional_numbers, texts, words
-from foliot.store.postgres.change import replace_steps
+from foliot.store.postgres.change import release_steps, replace_steps
 from foliot.store.postgres.connection import Rows, Step, Transacting, Values
 from foliot.store.postgres.keys import wait_steps
 from foliot.store.sql import load_statements
@@ -23,11 +25,18 @@ SQL: Final = load_statements("foliot.store.postgres", "submit.sql")
 
 class Submissions:
     def __init__(
-        self, connections: Transacting, clock: Clock, key_wait: float | None = None
+        self,
+        connections: Transacting,
+        clock: Clock,
+        key_wait: float | None = None,
+        release: Release | None = None,
     ) -> None:
+        """`release` has running jobs give up their keys in a transaction of its own: a caller's would keep them from
+        finishing."""
         self._connections = connections
         self._clock = clock
         self._key_wait = key_wait
+        self._release = release
 
     async def submit(self, partition: int, jobs: Sequence[NewJob], *, resend: bool) -> list[JobId]:
         if any(job.key is not None for job in jobs):
@@ -50,6 +59,7 @@ class Submissions:
         until it stands or has taken effect."""
         stands: dict[JobId, JobId] = {}
         left = list(jobs)
+        release = self._release is None
         if resend:
             # One that has taken effect must not do so again: the key may be another's by now.
             known = [job for job in jobs if job.key_mode != "keep"]
@@ -62,13 +72,33 @@ class Submissions:
             steps = self._insert(partition, ordered)
             replacing = [job for job in ordered if job.key_mode != "keep"]
             if replacing:
-                steps = [*replace_steps(partition, replacing, self._clock.now_for_store()), *steps]
+                now = self._clock.now_for_store()
+                steps = [*replace_steps(partition, replacing, now, release=release), *steps]
             if resend:
                 steps.append(_withdraw(partition, left))
             steps = [*wait_steps(self._key_wait), *steps, _find(partition, left, resend=resend)]
             stands.update(_settled(left, (await self._connections.transact(steps))[-1]))
             resend = True
+            release = await self._release_apart(partition, replacing, stands)
         return [stands[job.id] for job in jobs]
+
+    async def _release_apart(
+        self, partition: int, replacing: Sequence[NewJob], stands: Mapping[JobId, JobId]
+    ) -> bool:
+        """Whether those that still run under the keys are left to the transaction itself."""
+        if self._release is None:
+            return True
+        left = [job for job in replacing if job.id not in stands]
+        try:
+            if left:
+                await settle(self._release(partition, left))
+        except KeyHeld:
+            return True  # perhaps by that transaction: its job may be the one that runs
+        return False
+
+    async def release_keys(self, partition: int, jobs: Sequence[NewJob]) -> None:
+        steps = [*wait_steps(self._key_wait), *release_steps(partition, jobs)]
+        await self._connections.transact(steps)
 
     def _insert(self, partition: int, jobs: Sequence[NewJob]) -> list[Step]:
         return [

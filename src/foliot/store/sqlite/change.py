@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from sqlite3 import Connection
 from typing import Final
 
@@ -22,16 +23,24 @@ def change_job(connection: Connection, partition: int, id: JobId, change: Change
 
 def replace(connection: Connection, partition: int, job: NewJob, now: int) -> None:
     """Before the insert: whoever waits under its key takes over its content, whoever runs gives up the key."""
-    holder: Values = {
+    release(connection, partition, [job])
+    values = {**_values(partition, take_over(job), now), **_holder(partition, job), "id": None}
+    execute(connection, SQL["change_job"], values)
+
+
+def release(connection: Connection, partition: int, jobs: Sequence[NewJob]) -> None:
+    for job in jobs:
+        execute(connection, SQL["release_key"], _holder(partition, job))
+
+
+def _holder(partition: int, job: NewJob) -> Values:
+    return {
         "partition": partition,
         "namespace": job.namespace,
         "kind": job.kind,
         "key": job.key,
         "submission": job.id,
     }
-    execute(connection, SQL["release_key"], holder)
-    values = {**_values(partition, take_over(job), now), **holder, "id": None}
-    execute(connection, SQL["change_job"], values)
 
 
 def _values(partition: int, change: Change, now: int) -> Values:

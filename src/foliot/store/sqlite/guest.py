@@ -11,7 +11,7 @@ from typing import Final, TypeVar, cast
 from foliot.clock import Clock
 from foliot.config import StoreSettings
 from foliot.errors import SchemaMissing, SchemaNewer, SchemaOutdated
-from foliot.store.guest import Answer, Run, elsewhere, first_row
+from foliot.store.guest import Answer, Release, Run, elsewhere, first_row
 from foliot.store.port import Jobs
 from foliot.store.sql import Statement, load_statements, parse_statement
 from foliot.store.sqlite.batches import Values
@@ -72,7 +72,8 @@ class SqliteGuest:
             raise (SchemaOutdated if schema < newest else SchemaNewer)(schema, newest)
         return int(partitions)
 
-    def jobs(self, run: Run, partitions: int) -> Jobs:
+    def jobs(self, run: Run, partitions: int, release: Release) -> Jobs:
+        # There is one writer, and that is the caller now: whatever runs under a key cannot finish meanwhile anyway.
         lent = Lent(cast(Connection, _Facade(run)))
         return SqliteJobs(lent, self._clock, partitions=partitions)
 

@@ -29,7 +29,7 @@ from foliot.store.sqlite.batches import (
     to_json,
     to_names,
 )
-from foliot.store.sqlite.change import change_job
+from foliot.store.sqlite.change import change_job, release
 from foliot.store.sqlite.claim import Claim, Taken, claimed_jobs
 from foliot.store.sqlite.connection import Transacting
 from foliot.store.sqlite.keys import redirect, reserve, unreserve
@@ -53,6 +53,9 @@ class SqliteJobs:
         self, partition: int, jobs: Sequence[NewJob], *, resend: bool = False
     ) -> list[JobId]:
         return await submit(self._connections, self._clock, partition, jobs, resend=resend)
+
+    async def release_keys(self, partition: int, jobs: Sequence[NewJob]) -> None:
+        await self._connections.transact(lambda connection: release(connection, partition, jobs))
 
     async def reserve(
         self, partition: int, reservations: Sequence[Reservation], *, keep: float

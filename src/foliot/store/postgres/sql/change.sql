@@ -1,13 +1,15 @@
 -- What becomes of a job that has not started: changed by hand, or by a submission that has its unique key.
 
 -- name: lock_holders
--- In the order of their ids, before anything is read of them. By key: the live job that has it.
+-- In the order of their ids, before anything is read of them. By key: the live job that has it; one that runs only if it
+-- is to give up its key here: it could not finish before the transaction has ended.
 SELECT j.id::text FROM foliot.jobs j
 WHERE j.partition = :partition AND j.id = ANY (ARRAY(
     SELECT coalesce(n.id, (SELECT k.id FROM foliot.jobs k
                            WHERE k.partition = :partition AND k.namespace = n.namespace AND k.kind = n.kind
                              AND k.key = n.key))
     FROM unnest(:ids::uuid[], :namespaces::text[], :kinds::text[], :keys::text[]) AS n (id, namespace, kind, key)))
+  AND (:running::boolean OR j.state || '' <> 'running')
 ORDER BY j.id FOR UPDATE;
 
 -- name: release_key
