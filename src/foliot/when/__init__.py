@@ -1,6 +1,6 @@
 """When something is to run: from text to instants. Pure: no clock, no store, no randomness.
 
-`parse(text)` reads any form (cron, intervals, ISO 8601, RRULE) and gives an Expression; its `timetable()` says
+`parse(text)` reads any form (cron, intervals, ISO 8601, RRULE, English) and gives an Expression; its `timetable()` says
 when it fires. All times are whole seconds since 1970 in UTC.
 """
 
@@ -11,6 +11,7 @@ import re
 from msgspec.structs import replace
 
 from foliot.errors import InvalidExpression, InvalidValue
+from foliot.when import natural
 from foliot.when.cron import is_cron, read_cron
 from foliot.when.expression import Expression, write
 from foliot.when.forms import CalendarInterval, Form, Instant, Interval, Rule
@@ -50,7 +51,7 @@ def parse(
     text: str,
     *,
     timezone: str | None = None,
-    now: int | None = None,  # noqa: ARG001 - what only sentences need
+    now: int | None = None,
     seed: str | None = None,
     anchor: int | None = None,
 ) -> Expression:
@@ -64,6 +65,8 @@ def parse(
         check_zone(timezone)
     part = _part_of(_checked(text), timezone)
     form = _read(part, seed)
+    if form is None:
+        part, form = _read_sentence(part, timezone, now)
     if anchor is not None:
         form = _anchored(form, anchor, part.timezone)
     if isinstance(form, Rule):
@@ -103,7 +106,8 @@ def _part_of(text: str, timezone: str | None) -> Part:
     return Part(part.text[skipped:], text, start + skipped, zone)
 
 
-def _read(part: Part, seed: str | None) -> Form:
+def _read(part: Part, seed: str | None) -> Form | None:
+    """None if it is none of these forms; an error if it is one, and wrong."""
     if is_rule(part.text):
         return read_rule(part)
     form = read_iso(part)
@@ -111,7 +115,20 @@ def _read(part: Part, seed: str | None) -> Form:
         return form
     if is_cron(part.text):
         return read_cron(part, seed=seed)
-    raise part.refuse("is not understood")
+    return None
+
+
+def _read_sentence(part: Part, timezone: str | None, now: int | None) -> tuple[Part, Form]:
+    """English becomes another form. What that refuses is told of the whole sentence."""
+    reading = natural.read(part.whole, timezone=timezone, now=now)
+    said = Part(reading.text, part.whole, part.position, reading.timezone)
+    try:
+        form = _read(said, None)
+    except InvalidExpression as error:
+        problem = error.problem.partition(": ")[2]
+        raise part.refuse(problem, code=error.code, hint=error.hint) from None
+    assert form is not None
+    return said, form
 
 
 def _check_fires(part: Part, rule: Rule) -> None:

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from foliot.when.cron import write_cron
 from foliot.when.cron_timetable import CronWalls
+from foliot.when.describe import describe
 from foliot.when.forms import CalendarInterval, Cron, Form, Instant, Interval, Rule
 from foliot.when.interval import CalendarWalls, IntervalTimetable
 from foliot.when.iso8601 import write_iso
@@ -32,6 +33,11 @@ class Expression(Struct, frozen=True):
     def recurring(self) -> bool:
         """Whether it can fire more than once."""
         return not isinstance(self.form, Instant)
+
+    @property
+    def english(self) -> str:
+        """A sentence that, read in `timezone`, fires at the same times."""
+        return describe(self.form, self.timezone)
 
     def timetable(
         self, *, dst_gap: DstGap | None = None, dst_overlap: DstOverlap | None = None
