@@ -190,7 +190,8 @@ def _read_date(cursor: Cursor, now: Now) -> int | None:
     cursor.reads("on")
     if cursor.sees("next", "this") and cursor.peek(1).text in DAY_NAMES:
         return _near_weekday(cursor, now)
-    if cursor.peek().kind == "date":
+    token = cursor.peek()
+    if token.kind == "date":
         year, month, number = (int(part) for part in cursor.take().text.split("-"))
         return _whole_date(cursor, year, month, number, token)
     return _written_date(cursor, token)
