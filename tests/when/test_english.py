@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from foliot.errors import InvalidExpression, InvalidValue
-from foliot.when import parse
+from foliot.when import parse, preview
 
 NOW = int(datetime(2026, 11, 18, 6, 50, tzinfo=UTC).timestamp())  # a Wednesday
 
@@ -309,3 +309,9 @@ def _reads(sentence: str, now: int) -> bool:
         return False
     assert moment.timetable().next_after(now) is not None
     return True
+
+
+def test_a_preview_says_how_a_sentence_was_understood() -> None:
+    shown = preview(parse("every weekday at 9am Europe/Berlin"), after=NOW, count=1)
+    assert (shown.text, shown.english) == ("0 9 * * 1-5", "every weekday at 09:00")
+    assert shown.timezone == "Europe/Berlin"

@@ -39,6 +39,7 @@ class ClockChange(Struct, frozen=True):
 
 class Preview(Struct, frozen=True):
     text: str
+    english: str
     timezone: str
     fires: list[Fire]
     changes: list[ClockChange]
@@ -58,6 +59,7 @@ def preview(
     instants = _next(timetable, after, min(count, MOST))
     return Preview(
         text=expression.text,
+        english=expression.english,
         timezone=expression.timezone,
         fires=[_fire(at, zone, timetable) for at in instants],
         changes=_changes(zone, instants),
