@@ -17,6 +17,7 @@ from foliot.model.job import JobState
 from foliot.store.batches import chunks
 from foliot.store.operator import Record, Say
 from foliot.store.port import Store
+from foliot.store.repartition import refuse_apart
 from foliot.store.tables import TABLES, Table, whole
 
 _BATCH: Final = 500
@@ -37,6 +38,8 @@ async def copy_store(
     """Into an empty store, while nobody works on either; `force` copies although somebody does. A job that is running
     arrives as ready, with its attempt given back. `say` hears of each table how many rows have been copied."""
     await _refuse(source, target, force=force)
+    if target.partitions not in (1, source.partitions):
+        await _refuse_apart(source, target.partitions)
     return await _Copy(source, target, say).run()
 
 
@@ -53,6 +56,19 @@ async def _refuse(source: Store, target: Store, *, force: bool) -> None:
                 f"{len(live)} processes work on {store.url}, pid {live[0].pid} on {live[0].host} among them",
                 hint="stop them first; --force copies while they work, and what they do meanwhile may be lost",
             )
+
+
+async def _refuse_apart(source: Store, partitions: int) -> None:
+    ordered = []
+    after: Record | None = None
+    while records := await source.transfer.dump("jobs", after=after, limit=_BATCH):
+        after = records[-1]
+        ordered += [
+            (str(one["id"]), str(one["namespace"]), str(one["kind"]), str(one["key"]))
+            for one in records
+            if one["key"] is not None and one["ordering_key"] is not None
+        ]
+    refuse_apart(ordered, partitions)
 
 
 class _Copy:

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.anyio
 NUMBERS = itertools.count(1)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres", "pooled"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """A store to itself, that forbids nothing: here one transaction touches all partitions."""
     if request.param == "sqlite":
@@ -41,8 +41,10 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
         return
     databases: Databases = request.getfixturevalue("databases")
     name = f"repartition_{next(NUMBERS)}"
-    url = databases.server.create_database(name)
-    yield Place("postgres", StoreSettings(url=url), url)
+    direct = databases.server.create_database(name)
+    pooled = request.param == "pooled"
+    url = request.getfixturevalue("pooled").url(name) if pooled else direct
+    yield Place("postgres", StoreSettings(url=url), direct)
     databases.server.drop_database(name)
 
 
@@ -132,6 +134,37 @@ async def test_keys_that_would_part_are_refused_and_nothing_is_changed(world: Wo
     with pytest.raises(FoliotError, match="a key and an ordering key that would not be in one"):
         await repartition(world, 8)
     assert {row["partition"] for row in (await dump(world))["jobs"]} == {0}
+
+
+async def test_a_key_that_was_taken_with_both_numbers_is_told_and_nothing_is_changed(
+    world: World, place: Place, clock: ManualClock
+) -> None:
+    late = world.new_job(key="k")
+    await repartition(world, 8)
+    async with open_world(place, clock) as wide:
+        early = wide.new_job(partition=partition_of(late.id, 8), key="k")
+        await wide.store.jobs.submit(partition_of(early.id, 8), [early])
+        await world.store.jobs.submit(0, [late])
+        with pytest.raises(FoliotError, match=r"two live jobs have one key.*cancel one of them"):
+            await repartition(wide, 8)
+        assert {row["partition"] for row in (await dump(wide))["jobs"]} == {0, 7}
+        await wide.store.jobs.cancel(7, [early.id])
+        assert (await repartition(wide, 8)).moved["jobs"] == 1
+
+
+# In SQLite, whoever writes keeps all others from it, and has always said so.
+@pytest.mark.parametrize("place", ["postgres"], indirect=True)
+async def test_an_open_transaction_on_the_tables_is_not_waited_for_long(
+    world: World, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foliot.store.postgres.repartition._PATIENCE", 100)
+    id = await world.submit()
+    with psycopg.connect(place.direct) as other:
+        other.execute("SELECT 1 FROM foliot.jobs LIMIT 1")
+        with pytest.raises(FoliotError, match="somebody has a transaction open on the tables"):
+            await repartition(world, 8)
+        assert await world.state(id) is JobState.READY
+    assert (await repartition(world, 8)).before == 1
 
 
 async def test_a_job_that_was_lost_with_its_worker_is_taken_back_where_it_is_now(

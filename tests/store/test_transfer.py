@@ -14,7 +14,7 @@ import pytest
 from foliot.copying import Copied, copy_store
 from foliot.errors import FoliotError
 from foliot.ids import partition_of
-from foliot.model.job import End, JobState
+from foliot.model.job import End, JobState, More
 from foliot.store.operator import Record
 from foliot.store.tables import TABLES
 from foliot.testing.clock import ManualClock
@@ -136,6 +136,18 @@ async def test_a_store_with_anything_in_it_is_no_target(stores: Stores) -> None:
     await new.store.queues.pause("mail")
     with pytest.raises(FoliotError, match="is not empty: it has rows in queues"):
         await copy(old, new)
+
+
+async def test_keys_that_would_part_are_refused_before_anything_is_copied(stores: Stores) -> None:
+    """A job lives with its ordering key: nobody would see there that its unique key is taken."""
+    old, new = await stores.open("postgres"), await stores.open("sqlite", partitions=8)
+    jobs = [old.new_job(key=f"k{n}", more=More(ordering_key=f"o{n}")) for n in range(20)]
+    await old.submit(*jobs)
+    with pytest.raises(FoliotError, match="a key and an ordering key that would not be in one"):
+        await copy(old, new)
+    assert not any((await dump(new)).values())
+    same = await stores.open("sqlite")
+    assert (await copy(old, same))["jobs"].arrived == 20
 
 
 async def test_what_is_submitted_meanwhile_is_missed_and_told(stores: Stores) -> None:

@@ -41,6 +41,13 @@ def refuse_apart(jobs: Sequence[tuple[str, str, str, str]], partitions: int) -> 
         )
 
 
+def taken_twice(told: object) -> FoliotError:
+    """While something that submits had the old number, it did not see that a key was taken."""
+    return FoliotError(
+        f"two live jobs have one key: {told}", hint="cancel one of them, and try again"
+    )
+
+
 def rearrange(name: str, records: Iterable[Record], before: int, now: int) -> list[Record]:
     """All rows of a table that has none of one place."""
     table = PARTED[name]

@@ -8,14 +8,14 @@ from typing import Final
 from psycopg import errors
 
 from foliot.clock import Clock
-from foliot.errors import FoliotError, StoreUnavailable
+from foliot.errors import FoliotError
 from foliot.ids import SLOTS
 from foliot.store.operator import Record, Repartitioned, Say
 from foliot.store.postgres.arrays import texts
 from foliot.store.postgres.connection import Ask, Connections, Step, Values
 from foliot.store.postgres.sessions import sessions_step, to_sessions
 from foliot.store.postgres.transfer import TYPES, dump_step, load_step, to_records
-from foliot.store.repartition import rearrange, refuse_apart, refuse_live
+from foliot.store.repartition import rearrange, refuse_apart, refuse_live, taken_twice
 from foliot.store.sql import load_statements, parse_statement
 from foliot.store.tables import PARTED, Table
 
@@ -37,12 +37,15 @@ async def repartition(
 
     try:
         return await connections.converse(talk)
-    except StoreUnavailable as error:
-        if isinstance(error.__cause__, errors.LockNotAvailable):
-            raise FoliotError(
-                "somebody has a transaction open on the tables of the store",
-                hint="end it and try again; foliot doctor names the oldest one",
-            ) from error
+    except FoliotError as error:
+        match error.__cause__:
+            case errors.LockNotAvailable():
+                raise FoliotError(
+                    "somebody has a transaction open on the tables of the store",
+                    hint="end it and try again; foliot doctor names the oldest one",
+                ) from error
+            case errors.UniqueViolation(diag=diag):
+                raise taken_twice(diag.message_detail) from error
         raise
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from sqlite3 import Connection
+from sqlite3 import Connection, IntegrityError
 from typing import Any, Final
 
 from foliot.ids import SLOTS, slot_of, slot_of_key
 from foliot.store.operator import Repartitioned, Say
-from foliot.store.repartition import rearrange, refuse_apart
+from foliot.store.repartition import rearrange, refuse_apart, taken_twice
 from foliot.store.sqlite.batches import execute, load_parts
 from foliot.store.sqlite.transfer import delete_rows, dump_rows, load_rows
 from foliot.store.tables import PARTED
@@ -39,7 +39,10 @@ def _slot(*home: Any) -> int:
 def _move(connection: Connection, name: str, home: str, partitions: int) -> int:
     place = f"foliot_slot({home}) * {partitions} / {SLOTS}"
     text = f"UPDATE foliot_{name} SET partition = {place} WHERE partition <> {place}"  # noqa: S608 - our own names
-    return connection.execute(text).rowcount
+    try:
+        return connection.execute(text).rowcount
+    except IntegrityError as error:
+        raise taken_twice(error) from error
 
 
 def _rearrange(connection: Connection, name: str, before: int, now: int) -> int:
