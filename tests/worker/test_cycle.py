@@ -10,10 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from foliot import commands
 from foliot.config import Settings
 from foliot.ids import JobId, SessionId
 from foliot.model.job import ClaimedJob, End, JobState, Outcome
 from foliot.model.lane import lane_of
+from foliot.registry import define
 from foliot.scheduler.partitions import Partitions
 from foliot.store.port import Peek, Wake
 from foliot.testing.clock import ManualClock
@@ -33,7 +35,9 @@ async def world(tmp_path: Path, clock: ManualClock) -> AsyncIterator[World]:
 class Rig:
     """A cycle on a store, and what it announced."""
 
-    def __init__(self, world: World, session: SessionId) -> None:
+    def __init__(
+        self, world: World, session: SessionId, kinds: Sequence[str] | None = None
+    ) -> None:
         self.world = world
         self.wakes: list[Wake] = []
         self.cycle = Cycle(
@@ -45,6 +49,7 @@ class Rig:
             trusted=lambda: True,
             look=lambda: None,
             announce=self.wakes.append,
+            kinds=kinds,
         )
 
     async def flush(self) -> None:
@@ -256,3 +261,54 @@ async def test_partitions_that_were_given_up_are_not_taken_back(
     other = await world.open_session(duties=True)
     await world.store.sessions.close(session)
     assert await world.store.leases.divide(other, term=5) == {0}
+
+
+class Picky:
+    """A cycle that knows one kind, where another worker's job is in front."""
+
+    def __init__(self, world: World, session: SessionId) -> None:
+        self.world = world
+        self.slots = Slots(10)
+        self.cycle = Rig(world, session, kinds=["echo"]).cycle
+        self.cycle.serve(self.slots)  # type: ignore[arg-type]
+
+    async def begin(self) -> None:
+        def theirs() -> None: ...
+
+        await commands.announce(self.world.store, [define(theirs)])
+        self.cycle.lanes.know(await self.world.store.definitions.all())
+        await self.world.submit(kind="theirs")
+
+    async def step(self, took: float = 0.0) -> list[str]:
+        """The next trip, which takes so long; what has been claimed by now."""
+        self.cycle.see(await self.world.store.jobs.peek())
+        trip = asyncio.create_task(self.cycle.step())
+        await asyncio.sleep(0)
+        self.world.clock.advance(took)
+        await trip
+        return [job.kind for job in self.slots.jobs]
+
+
+async def test_a_dear_claim_by_kind_is_not_repeated_at_once(
+    world: World, session: SessionId, clock: ManualClock
+) -> None:
+    """It walks past all of others' jobs, and every one of them that is submitted is news."""
+    picky = Picky(world, session)
+    await picky.begin()
+    assert await picky.step(took=0.04) == []
+    await world.submit()
+    clock.advance(0.39)
+    assert await picky.step() == []
+    clock.advance(0.02)
+    assert await picky.step() == ["echo"]
+    await world.submit()
+    assert await picky.step() == ["echo"] * 2, "that one was cheap"
+
+
+async def test_after_its_rest_a_lane_is_asked_again_without_news(
+    world: World, session: SessionId
+) -> None:
+    picky = Picky(world, session)
+    await picky.begin()
+    assert await picky.step(took=0.006) == []
+    await asyncio.wait_for(picky.cycle.wait(), 30)

@@ -34,6 +34,9 @@ log = logging.getLogger("foliot.worker")
 _BATCH: Final = 500  # jobs in one claim; more only makes neighbours wait
 _AHEAD: Final = 0.05  # seconds of work to have waiting here, at the rate of the last moments
 _MOST_AHEAD: Final = 2000
+_CHEAP: Final = 0.005  # seconds of a claim by kind that may be repeated at once
+_REST: Final = 10  # times what it took before a dearer one is repeated
+_LONGEST_REST: Final = 2.0  # seconds
 _MOST_FINISHED: Final = 2000  # outcomes in one trip
 _MOST_BYTES: Final = 1 << 24  # of results and tracebacks in one trip
 
@@ -198,6 +201,7 @@ class Cycle:
         if not (self._outcomes or self.lanes):
             return None
         room = self._room()
+        self.lanes.rouse(self._clock.monotonic())
         for step in range(self._partitions):
             partition = (self._turn + step) % self._partitions
             outcomes = self._outcomes.pop(partition, [])
@@ -263,6 +267,7 @@ class Cycle:
             self.lanes.settle(
                 trip.partition, trip.shares, trip.room, cycle.claimed, began=trip.began
             )
+            self._rest(trip, cycle.claimed)
         if cycle.admitted:
             self._pass_on(trip, cycle.admitted)
         if cycle.claimed:
@@ -271,6 +276,16 @@ class Cycle:
             self._announce(Wake(due=True))
         if self._awaited and (ended := self._awaited.ended(trip.outcomes)):
             self._announce(Wake(ended=ended))
+
+    def _rest(self, trip: Trip, claimed: Sequence[ClaimedJob]) -> None:
+        now = self._clock.monotonic()
+        took = now - trip.at
+        if took < _CHEAP or len(claimed) >= trip.room:
+            return
+        pause = min(_LONGEST_REST, took * _REST)
+        if self.lanes.rest(trip.partition, trip.shares, claimed, until=now + pause):
+            # A little later, so that it is over for sure.
+            asyncio.get_running_loop().call_later(pause + _CHEAP, self._something.set)
 
     def _take(self, jobs: Sequence[ClaimedJob], *, since: float) -> None:
         # After the local deadline these are not started but released: the store is giving them to others.

@@ -3,6 +3,9 @@
 `_hot` holds, for each partition, the lanes that may have ready jobs, each with the time of the news. A claim cools the
 lanes that gave less than they were asked for, unless there is news of them that is younger than the claim.
 
+Where there are kinds that only others know, a claim has to walk past all of their jobs. If that takes long and brings
+little, the lane rests: so such claims never take more than a share of the store's time.
+
 Queues share a claim by their weights. Each has a balance: what it was due of the jobs that were claimed while it had
 some, less what it got. The one with the highest goes first, so that even a worker with room for one job at a time
 serves every queue in its share. What a queue leaves goes to the others, and is not owed to it later.
@@ -44,6 +47,7 @@ class Lanes:
         )  # queues with kinds that the worker does not know
         self._registered: frozenset[str] = frozenset()
         self._strange: set[int] = set()  # lanes where it has met one
+        self._rests: dict[tuple[int, int], float] = {}  # until when, by partition and lane
         self._balance: dict[str, float] = {}
         self._turn = 0
         self.news = 0
@@ -95,8 +99,31 @@ class Lanes:
         self._strange.update(job.lane for job in strange)
         return [job for job in strange if job.kind in self._registered]
 
+    def rest(
+        self,
+        partition: int,
+        shares: Sequence[Share],
+        claimed: Sequence[ClaimedJob],
+        *,
+        until: float,
+    ) -> bool:
+        """After a claim that left room: the lanes where it looked for some kinds only, in vain, are not asked again
+        before `until`, whatever the news. Whether there are any."""
+        given = Counter(job.lane for job in claimed)
+        empty = [s for s in shares if s.kinds is not None and given[s.lane.number] < s.quota]
+        for share in empty:
+            self._rests[partition, share.lane.number] = until
+        return bool(empty)
+
+    def rouse(self, now: float) -> None:
+        """Those that have rested long enough."""
+        if self._rests:
+            self._rests = {lane: until for lane, until in self._rests.items() if until > now}
+
     def shares(self, partition: int, room: int) -> list[Share]:
         hot = self._hot.get(partition, {})
+        if self._rests:
+            hot = {one: news for one, news in hot.items() if (partition, one) not in self._rests}
         if len(hot) == 1:
             [number] = hot
             return [self._share(number, room)]

@@ -67,10 +67,10 @@ class Claim:
         values = {**self._common, **values, "lane": lane.number, "queue": lane.queue}
         select, update = SQL["claim_jobs"]
         found, large = connection.execute(select, values).fetchone()
-        count = connection.execute(update, values).rowcount
-        if count:
-            taken.append(Taken(found, self._read_large(connection, found) if large else {}))
-        return count
+        if found == "[]":
+            return 0
+        taken.append(Taken(found, self._read_large(connection, found) if large else {}))
+        return connection.execute(update, values).rowcount
 
     def _read_large(self, connection: Connection, found: str) -> dict[str, bytes]:
         ids = to_json([row[0] for row in _decode(found) if row[3] is None])
