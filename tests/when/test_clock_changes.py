@@ -302,6 +302,19 @@ def test_several_times_in_one_gap_fire_once_at_the_change() -> None:
     assert fires == [start + 3600, start + 3600 + 900, start + 3600 + 1800]
 
 
+def test_a_rare_time_next_to_a_change_is_found_and_passed() -> None:
+    in_gap = parse("30 2 29 3 *", timezone="Europe/Berlin").timetable()
+    change = utc("2026-03-29T01:00")
+    assert in_gap.next_after(utc("2025-04-01T00:00")) == change
+    assert in_gap.next_after(change - 1) == change
+    assert in_gap.next_after(change) == utc("2027-03-29T00:30")
+    twice = parse("30 2 25 10 *", timezone="Europe/Berlin").timetable(dst_overlap="both")
+    first, second = utc("2026-10-25T00:30"), utc("2026-10-25T01:30")
+    assert twice.next_after(utc("2025-12-01T00:00")) == first
+    assert twice.next_after(first) == second
+    assert twice.next_after(second) == utc("2027-10-25T00:30")
+
+
 def test_the_last_rule_of_a_zone_goes_on() -> None:
     fires = fires_of(
         "0 12 1 1,7 *",

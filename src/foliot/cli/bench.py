@@ -227,6 +227,23 @@ def idle(
     _show(run_idle(settings, Plan(seconds=seconds, jobs=jobs, force=force), _say), options)
 
 
+def when(*, fires: Whole = 200, runs: Whole = 5, options: Options = DEFAULT_OPTIONS) -> None:
+    """How fast the next fire of a cron expression is found, beside croniter where that is installed.
+
+    Parameters
+    ----------
+    fires
+        How many fires of each expression are found in a run.
+    runs
+        How often; the median counts.
+    """
+    from foliot.bench.when import Plan
+    from foliot.bench.when import when as run_when
+
+    _check_counts(fires=fires, runs=runs)
+    _show(run_when(Plan(fires=fires, runs=runs), _say), options)
+
+
 def _load(
     options: Options, processes: str, concurrency: str | None, threads: str | None = None
 ) -> Settings:

@@ -71,6 +71,7 @@ COMMANDS = {
         "foliot.cli.bench:waiters",
         "What waiting for results costs, and how soon they are there.",
     ),
+    "bench when": ("foliot.cli.bench:when", "How fast the next fire of an expression is found."),
     "bench idle": ("foliot.cli.bench:idle", "What an idle worker costs, and whether it grows."),
     "completion": ("foliot.cli.completion:completion", "Print a completion script for a shell."),
     "version": ("foliot.cli.version:version", "Show versions."),

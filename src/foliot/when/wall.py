@@ -99,9 +99,7 @@ class WallTimetable:
             if fires:
                 return min(fires)
             period += 1
-            if (
-                period > first + 1
-            ):  # the change next to `moment` is behind: only what lies ahead counts
+            if period > first + 1:  # the change next to `moment` is behind: what lies ahead counts
                 ahead = _END if found is None else found
                 period = max(period, bisect_right(self._changes, ahead - 2 * DAY))
                 if found is None:
