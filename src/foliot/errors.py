@@ -5,6 +5,7 @@ FoliotError
 │   ├── ConfigError                  the same for a setting, with the place it came from
 │   └── InvalidExpression            the same for when something is to run, with the place in the text
 ├── UnknownJob (LookupError)         no job has this id
+├── UnknownSchedule (LookupError)    no schedule has this name
 ├── NotDead                          only a dead job can be retried or purged, and this one is not
 ├── NotChangeable                    only a job that has not started can be changed
 ├── UnknownKind                      no handler is registered under this kind
@@ -133,6 +134,16 @@ class UnknownJob(FoliotError, LookupError):
         super().__init__(
             f"no job has the id {shown(str(id))}",
             hint="it was never submitted to this store, or its history has been pruned",
+        )
+
+
+class UnknownSchedule(FoliotError, LookupError):
+    """No schedule has this name."""
+
+    def __init__(self, name: object, *, hint: str | None = None) -> None:
+        self.name = name
+        super().__init__(
+            f"no schedule is called {shown(str(name))}", hint=hint or "see: foliot schedules list"
         )
 
 

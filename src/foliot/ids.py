@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import random
-from hashlib import blake2b
+from hashlib import blake2b, md5
 from threading import Lock
 from typing import NewType
 
@@ -17,6 +17,7 @@ from foliot.clock import Clock, SystemClock
 
 JobId = NewType("JobId", str)
 SessionId = NewType("SessionId", str)
+ScheduleId = NewType("ScheduleId", str)
 Mark = NewType("Mark", str)  # the end of a job's id: enough to know it again, not to find it
 
 SLOTS = 4096
@@ -83,6 +84,32 @@ def slot_of_key(*parts: str) -> int:
     """The home slot of whatever is named by `parts`: equal parts, equal slot, on every machine."""
     digest = blake2b("\0".join(parts).encode(), digest_size=2).digest()
     return int.from_bytes(digest, "big") % SLOTS
+
+
+def schedule_id(namespace: str, name: str) -> ScheduleId:
+    """Follows from the name: nobody has to look it up, and no name is used twice."""
+    digits = blake2b(f"{namespace}\0{name}".encode(), digest_size=16).hexdigest()
+    slot = slot_of_key(namespace, name)
+    return ScheduleId(f"{digits[:8]}-{digits[8:12]}-8{slot:03x}-8{digits[17:20]}-{digits[20:]}")
+
+
+def fire_id(schedule: str, nominal: int) -> JobId:
+    """Of the job that a schedule becomes at a nominal time, in seconds: made again, it is the same. The statements that
+    fire make it the same way."""
+    chance = md5(f"{schedule}:{nominal}".encode(), usedforsecurity=False).hexdigest()
+    digits = f"{nominal * 1000:012x}7{schedule[15:18]}8{chance[:15]}"
+    return JobId(f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}")
+
+
+def trigger_id(*parts: str) -> int:
+    """The number of a trigger: the same times, the same number."""
+    digest = blake2b("\0".join(parts).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
+def phase_of(schedule: str, seconds: int) -> int:
+    """The place of a schedule in a spread of so many seconds."""
+    return int.from_bytes(blake2b(schedule.encode(), digest_size=8).digest(), "big") % seconds
 
 
 def partition_of(id: str, partitions: int) -> int:

@@ -52,6 +52,10 @@ class Extras(msgspec.Struct, frozen=True, omit_defaults=True):
     ignore_result: bool = False
     idempotency_key: str | None = None
     submission: str | None = None  # the id of the submission whose arguments it took over
+    schedule: str | None = None  # the name of the schedule that it is a run of
+    nominal: int | None = (
+        None  # the time that the schedule named, in seconds since 1970; None: by hand
+    )
 
 
 class More(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -64,6 +68,7 @@ class More(msgspec.Struct, frozen=True, omit_defaults=True):
     expires_at: int | None = None  # microseconds since 1970
     expires_in: float | None = None  # seconds, counted on the store's clock
     extras: Extras | None = None
+    schedule: str | None = None  # the id of the schedule that looks at how it ends
 
 
 class NewJob(msgspec.Struct, frozen=True, gc=False):

@@ -23,6 +23,7 @@ from foliot.store.definitions import Definitions
 from foliot.store.operator import Overview, Repartitioned, Say, Transfer
 from foliot.store.queueing import Queues
 from foliot.store.reserving import Reserving
+from foliot.store.scheduling import Calendars, Schedules
 from foliot.store.searching import Audit, Dead, Record, Search
 
 # Seconds past its timeout before the store takes a job from a session that lives.
@@ -366,6 +367,12 @@ class Store(Protocol):
 
     @property
     def definitions(self) -> Definitions: ...
+
+    @property
+    def schedules(self) -> Schedules: ...
+
+    @property
+    def calendars(self) -> Calendars: ...
 
     @property
     def upkeep(self) -> Upkeep: ...

@@ -8,13 +8,15 @@ from typing import Any, Final
 
 import msgspec
 
-from foliot.ids import JobId, SessionId
+from foliot.ids import JobId, ScheduleId, SessionId
 from foliot.model.audit import Entry
 from foliot.model.definition import Defaults, StoredDefinition
 from foliot.model.job import UNFITTING, Attempt, ClaimedJob, Extras, Job, JobState, Progress
 from foliot.model.lane import Strategy
+from foliot.model.schedule import FOREVER, Gap, Rules, Schedule, ScheduleState
 from foliot.model.session import Session
 from foliot.store.queueing import Queue
+from foliot.store.scheduling import Due, Run
 
 # A row is whatever the driver gives; its columns are named once, here.
 Row = Sequence[Any]
@@ -26,6 +28,7 @@ _NO_EXTRAS: Final = Extras()
 _decode_extras: Final = msgspec.json.Decoder(Extras).decode
 _decode_detail: Final = msgspec.json.Decoder(dict[str, Any]).decode
 _decode_defaults: Final = msgspec.json.Decoder(Defaults).decode
+decode_rules: Final = msgspec.json.Decoder(Rules).decode
 _decode_progress: Final = msgspec.json.Decoder(Progress).decode
 
 
@@ -138,6 +141,79 @@ def definition(row: Row, time: ToTime) -> StoredDefinition:
         options=_decode_defaults(row[6]),
         updated_at=time(row[7]),
     )
+
+
+def schedule(row: Row, time: ToTime, names: ToNames) -> Schedule:
+    paused, created, updated, active, since = (time(row[at]) for at in (20, 21, 22, 23, 27))
+    assert created is not None and updated is not None and active is not None
+    assert since is not None
+    return Schedule(
+        id=ScheduleId(row[0]),
+        name=row[1],
+        namespace=row[2],
+        state=ScheduleState(row[3]),
+        kind=row[4],
+        queue=row[5],
+        priority=row[6],
+        max_attempts=row[7],
+        timeout=row[8],
+        payload=bytes(row[9]),
+        key=row[10],
+        more=row[11],
+        extras=row[12],
+        rules=decode_rules(row[13]),
+        version=row[14],
+        runs=row[15],
+        tags=names(row[16]),
+        origin=row[17],
+        note=row[18],
+        paused_by=row[19],
+        paused_at=paused,
+        created_at=created,
+        updated_at=updated,
+        active_from=active,
+        trigger=row[24],
+        next_at=None if row[25] in (None, FOREVER) else row[25],
+        fired_at=row[26],
+        since=since,
+    )
+
+
+def due(row: Row, names: ToNames) -> Due:
+    return Due(
+        id=row[0],
+        stateful=bool(row[1]),
+        expression=row[2],
+        timezone=row[3],
+        dst_gap=row[4],
+        dst_overlap=row[5],
+        calendars=names(row[6]),
+        delay=row[7],
+        nominal=row[8],
+        cursor=row[9],
+        count=row[10],
+        upper=row[11],
+        now=row[12],
+    )
+
+
+def gap(row: Row) -> Gap:
+    return Gap(row[0], row[1], row[2], row[3], row[4], bool(row[5]), row[6], row[7])
+
+
+def due_of_gap(row: Row, names: ToNames) -> Due | None:
+    """None: its trigger is gone, and with it whatever could be caught up with."""
+    if row[8] is None:
+        return None
+    return due((row[0], *row[8:15], row[1], row[7], *row[15:]), names)
+
+
+def run(row: Row, time: ToTime) -> Run:
+    """The last column, if there is one, says which nominal time it is of."""
+    made = time(row[2])
+    assert made is not None
+    nominal = _decode_extras(row[4]).nominal if len(row) > 4 and row[4] is not None else None
+    return Run(JobId(row[0]), JobState(row[1]), made, time(row[3]), nominal)
 
 
 def queue(row: Row, time: ToTime) -> Queue:

@@ -23,6 +23,7 @@ from foliot.store.postgres.logs import PostgresLogs
 from foliot.store.postgres.migrations import MIGRATIONS, read_applied, read_partitions
 from foliot.store.postgres.order import PostgresAdmission
 from foliot.store.postgres.overview import PostgresOverview
+from foliot.store.postgres.schedules import PostgresCalendars, PostgresSchedules
 from foliot.store.postgres.search import PostgresSearch
 from foliot.store.postgres.sessions import PostgresLeases, PostgresSessions
 from foliot.store.postgres.transfer import PostgresTransfer
@@ -53,6 +54,8 @@ class PostgresStore:
         self.leases = PostgresLeases(connections, clock)
         self.queues = PostgresQueues(connections, clock)
         self.definitions = PostgresDefinitions(connections, clock)
+        self.schedules = PostgresSchedules(connections, clock, partitions=partitions)
+        self.calendars = PostgresCalendars(connections, clock)
         self.upkeep = PostgresUpkeep(connections, clock, partitions=partitions, schema=schema)
         self.overview = PostgresOverview(connections, clock, partitions=partitions)
         self.transfer = PostgresTransfer(connections)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -101,36 +102,36 @@ class Submissions:
         await self._connections.transact(steps)
 
     def _insert(self, partition: int, jobs: Sequence[NewJob]) -> list[Step]:
-        return [
-            Step(SQL["submit_jobs"], self._submission(partition, some))
-            for some in chunks(jobs, lambda job: len(job.payload))
-        ]
+        return insert_steps(partition, jobs, self._clock.now_for_store())
 
-    def _submission(self, partition: int, jobs: Sequence[NewJob]) -> Values:
-        return {
-            "partition": partition,
-            "now": self._clock.now_for_store(),
-            "ids": words([job.id for job in jobs]),
-            "lanes": numbers([job.lane for job in jobs]),
-            "priorities": numbers([job.priority for job in jobs]),
-            "max_attempts": numbers([job.max_attempts for job in jobs]),
-            "namespaces": words([job.namespace for job in jobs]),
-            "kinds": words([job.kind for job in jobs]),
-            "queues": words([job.queue for job in jobs]),
-            "run_ats": texts(
-                [None if job.run_at is None else job.run_at.isoformat() for job in jobs]
-            ),
-            "delays": optional_numbers([job.delay for job in jobs]),
-            "timeouts": optional_numbers([job.timeout for job in jobs]),
-            "keys": texts([job.key for job in jobs]),
-            "payloads": blobs([job.payload for job in jobs]),
-            "mores": texts(
-                [
-                    None if job.more is None else msgspec.json.encode(job.more).decode()
-                    for job in jobs
-                ]
-            ),
-        }
+
+def insert_steps(partition: int, jobs: Sequence[NewJob], now: datetime | None) -> list[Step]:
+    return [
+        Step(SQL["submit_jobs"], _submission(partition, some, now))
+        for some in chunks(jobs, lambda job: len(job.payload))
+    ]
+
+
+def _submission(partition: int, jobs: Sequence[NewJob], now: datetime | None) -> Values:
+    return {
+        "partition": partition,
+        "now": now,
+        "ids": words([job.id for job in jobs]),
+        "lanes": numbers([job.lane for job in jobs]),
+        "priorities": numbers([job.priority for job in jobs]),
+        "max_attempts": numbers([job.max_attempts for job in jobs]),
+        "namespaces": words([job.namespace for job in jobs]),
+        "kinds": words([job.kind for job in jobs]),
+        "queues": words([job.queue for job in jobs]),
+        "run_ats": texts([None if job.run_at is None else job.run_at.isoformat() for job in jobs]),
+        "delays": optional_numbers([job.delay for job in jobs]),
+        "timeouts": optional_numbers([job.timeout for job in jobs]),
+        "keys": texts([job.key for job in jobs]),
+        "payloads": blobs([job.payload for job in jobs]),
+        "mores": texts(
+            [None if job.more is None else msgspec.json.encode(job.more).decode() for job in jobs]
+        ),
+    }
 
 
 def _withdraw(partition: int, jobs: Sequence[NewJob]) -> Step:

@@ -20,10 +20,10 @@ WITH gone AS (
     INSERT INTO foliot.history (partition, id, fence, priority, attempt, losses, generation, state,
                                 namespace, kind, queue, created_at, run_at, started_at, finished_at,
                                 session, key, workflow, reason,
-                                tags, ordering_key, fair_key, extras, payload)
+                                tags, ordering_key, fair_key, schedule, extras, payload)
     SELECT :partition::smallint, id, fence, priority, attempt, losses, generation, 'cancelled', namespace,
            kind, queue, created_at, run_at, claimed_at, coalesce(:now, now()), session, key, workflow,
-           'requested', tags, ordering_key, fair_key, extras, payload
+           'requested', tags, ordering_key, fair_key, schedule, extras, payload
     FROM gone
 )
 SELECT id::text FROM gone;

@@ -12,7 +12,7 @@ SELECT count(*) FROM locked;
 -- nobody who once held the job can write to it. A conflict is a live job that has the same unique key by now.
 INSERT INTO foliot.jobs (partition, id, fence, lane, rank, band, priority, max_attempts, generation, outbox, state,
                          hold, namespace, kind, queue, created_at, run_at, timeout, key, limit_key, workflow,
-                         requires, tags, ordering_key, fair_key, extras, payload)
+                         requires, tags, ordering_key, fair_key, schedule, extras, payload)
 SELECT :partition::smallint, n.id, n.fence, n.lane & ~3::bigint | n.strategy,
        CASE n.strategy
             WHEN 3 THEN 0
@@ -23,7 +23,7 @@ SELECT :partition::smallint, n.id, n.fence, n.lane & ~3::bigint | n.strategy,
        CASE WHEN n.ordering_key IS NOT NULL OR n.strategy = 3 THEN 'held' ELSE 'ready' END,
        CASE WHEN n.ordering_key IS NOT NULL OR n.strategy = 3 THEN 'admission' END,
        n.namespace, n.kind, n.queue, n.created_at, coalesce(:now, now()), n.timeout, n.key, n.limit_key, n.workflow,
-       n.requires, n.tags, n.ordering_key, n.fair_key, coalesce(:extras, n.extras), coalesce(:payload, n.payload)
+       n.requires, n.tags, n.ordering_key, n.fair_key, n.schedule, coalesce(:extras, n.extras), coalesce(:payload, n.payload)
 FROM (SELECT d.*, coalesce((SELECT q.strategy FROM foliot.queues q WHERE q.name = d.queue), 0)::bigint AS strategy
       FROM foliot.dead d WHERE d.partition = :partition AND d.id = ANY (:ids::uuid[])) n
 ORDER BY n.kind, n.key, n.id

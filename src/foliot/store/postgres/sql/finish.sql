@@ -22,7 +22,7 @@ WITH told AS (
       AND j.state || '' = 'running' AND j.fence = ((SELECT fences FROM told) ->> j.id::text)::bigint
     RETURNING j.id, j.fence, j.priority, j.attempt, j.losses, j.generation, j.namespace, j.kind, j.queue,
               j.created_at, j.run_at, j.claimed_at, j.session, j.key, j.workflow,
-              j.tags, j.ordering_key, j.fair_key, j.extras, j.payload
+              j.tags, j.ordering_key, j.fair_key, j.schedule, j.extras, j.payload
 ), ended AS MATERIALIZED (
     SELECT d.id AS named, d.state, d.reason, d.result, g.*
     FROM unnest(:ids::uuid[], :fences::bigint[], :states::text[], :reasons::text[], :results::bytea[])
@@ -32,10 +32,10 @@ WITH told AS (
     INSERT INTO foliot.history (partition, id, fence, priority, attempt, losses, generation, state,
                                 namespace, kind, queue, created_at, run_at, started_at, finished_at,
                                 session, key, workflow, reason,
-                                tags, ordering_key, fair_key, extras, payload, result)
+                                tags, ordering_key, fair_key, schedule, extras, payload, result)
     SELECT :partition::smallint, id, fence, priority, attempt, losses, generation, state, namespace, kind,
            queue, created_at, run_at, claimed_at, coalesce(:now, now()), session, key, workflow, reason,
-           tags, ordering_key, fair_key, extras, payload, result
+           tags, ordering_key, fair_key, schedule, extras, payload, result
     FROM ended WHERE id IS NOT NULL
 )
 SELECT named::text FROM ended WHERE id IS NULL;
@@ -103,12 +103,12 @@ WITH told AS (
     INSERT INTO foliot.dead (partition, id, fence, lane, priority, attempt, max_attempts, losses, generation,
                              outbox, namespace, kind, queue, created_at, run_at, started_at, finished_at,
                              timeout, session, key, limit_key, workflow, requires, reason,
-                             tags, ordering_key, fair_key, extras, payload)
+                             tags, ordering_key, fair_key, schedule, extras, payload)
     SELECT :partition::smallint, id, fence, lane, priority, attempt, max_attempts,
            losses + CASE why WHEN 'worker_lost' THEN 1 ELSE 0 END, generation,
            outbox, namespace, kind, queue, created_at, run_at, claimed_at, coalesce(:now, now()),
            timeout, session, key, limit_key, workflow, requires, why,
-           tags, ordering_key, fair_key, extras, payload
+           tags, ordering_key, fair_key, schedule, extras, payload
     FROM failed WHERE id IS NOT NULL
 )
 SELECT id::text FROM failed WHERE id IS NOT NULL;
@@ -139,10 +139,10 @@ WITH told AS (
     INSERT INTO foliot.history (partition, id, fence, priority, attempt, losses, generation, state,
                                 namespace, kind, queue, created_at, run_at, started_at, finished_at,
                                 session, key, workflow, reason,
-                                tags, ordering_key, fair_key, extras, payload)
+                                tags, ordering_key, fair_key, schedule, extras, payload)
     SELECT :partition::smallint, id, fence, priority, attempt, losses, generation, 'cancelled', namespace,
            kind, queue, created_at, run_at, claimed_at, coalesce(:now, now()), session, key, workflow,
-           'requested', tags, ordering_key, fair_key, extras, payload
+           'requested', tags, ordering_key, fair_key, schedule, extras, payload
     FROM failed WHERE id IS NOT NULL
 )
 SELECT id::text FROM failed WHERE id IS NOT NULL;

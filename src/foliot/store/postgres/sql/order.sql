@@ -148,10 +148,10 @@ WITH late AS MATERIALIZED (
     INSERT INTO foliot.history (partition, id, fence, priority, attempt, losses, generation, state,
                                 namespace, kind, queue, created_at, run_at, started_at, finished_at,
                                 session, key, workflow, reason,
-                                tags, ordering_key, fair_key, extras, payload)
+                                tags, ordering_key, fair_key, schedule, extras, payload)
     SELECT :partition::smallint, id, fence, priority, attempt, losses, generation, 'cancelled', namespace,
            kind, queue, created_at, run_at, claimed_at, coalesce(:now, now()), session, key, workflow,
-           'expired', tags, ordering_key, fair_key, extras, payload
+           'expired', tags, ordering_key, fair_key, schedule, extras, payload
     FROM gone
 )
 SELECT namespace, ordering_key FROM gone;

@@ -84,22 +84,22 @@ WITH candidates AS (
     INSERT INTO foliot.dead (partition, id, fence, lane, priority, attempt, max_attempts, losses, generation,
                              outbox, namespace, kind, queue, created_at, run_at, started_at, finished_at,
                              timeout, session, key, limit_key, workflow, requires, reason,
-                             tags, ordering_key, fair_key, extras, payload)
+                             tags, ordering_key, fair_key, schedule, extras, payload)
     SELECT :partition::smallint, id, fence, lane, priority, attempt, max_attempts,
            losses + CASE why WHEN 'lost' THEN 1 ELSE 0 END, generation,
            outbox, namespace, kind, queue, created_at, run_at, claimed_at, coalesce(:now, now()),
            timeout, session, key, limit_key, workflow, requires,
            CASE why WHEN 'lost' THEN 'worker_lost' ELSE why END,
-           tags, ordering_key, fair_key, extras, payload
+           tags, ordering_key, fair_key, schedule, extras, payload
     FROM ended WHERE id IS NOT NULL AND fate = 'dead'
 ), kept AS (
     INSERT INTO foliot.history (partition, id, fence, priority, attempt, losses, generation, state,
                                 namespace, kind, queue, created_at, run_at, started_at, finished_at,
                                 session, key, workflow, reason,
-                                tags, ordering_key, fair_key, extras, payload)
+                                tags, ordering_key, fair_key, schedule, extras, payload)
     SELECT :partition::smallint, id, fence, priority, attempt, losses, generation, 'cancelled', namespace,
            kind, queue, created_at, run_at, claimed_at, coalesce(:now, now()), session, key, workflow,
-           'requested', tags, ordering_key, fair_key, extras, payload
+           'requested', tags, ordering_key, fair_key, schedule, extras, payload
     FROM ended WHERE id IS NOT NULL AND fate = 'cancelled'
 )
 SELECT CASE fate WHEN 'ready' THEN why ELSE fate END, count(*) FROM fates GROUP BY 1;

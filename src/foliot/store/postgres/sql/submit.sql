@@ -21,7 +21,7 @@
 -- have the statement planned anew at every call: that cost five times what it does.
 INSERT INTO foliot.jobs (partition, id, lane, rank, band, priority, max_attempts, state, hold, namespace,
                          kind, queue, created_at, run_at, timeout, key, payload,
-                         tags, ordering_key, fair_key, expires_at, requires, extras)
+                         tags, ordering_key, fair_key, schedule, expires_at, requires, extras)
 SELECT :partition::smallint, n.id, n.lane | n.strategy,
        CASE n.strategy
             WHEN 3 THEN 0
@@ -35,7 +35,7 @@ SELECT :partition::smallint, n.id, n.lane | n.strategy,
             WHEN n.strategy = 3 AND n.due_at <= coalesce(:now, now()) THEN 'admission' END,
        n.namespace, n.kind, n.queue, coalesce(:now, now()), n.due_at, n.timeout, n.key, n.payload,
        CASE WHEN n.more IS NOT NULL THEN (SELECT m.tags FROM jsonb_to_record(n.more) AS m (tags text[])) END,
-       n.more ->> 'ordering_key', n.more ->> 'fair_key',
+       n.more ->> 'ordering_key', n.more ->> 'fair_key', (n.more ->> 'schedule')::uuid,
        coalesce(to_timestamp((n.more ->> 'expires_at')::float8 / 1000000),
                 coalesce(:now, now()) + make_interval(secs => (n.more ->> 'expires_in')::float8)),
        CASE WHEN n.more IS NOT NULL THEN (SELECT m.requires FROM jsonb_to_record(n.more) AS m (requires text[])) END,

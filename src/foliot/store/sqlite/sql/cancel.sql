@@ -11,10 +11,10 @@ RETURNING id, state;
 INSERT INTO foliot_history (partition, id, fence, priority, attempt, losses, generation, state,
                             namespace, kind, queue, created_at, run_at, started_at, finished_at,
                             session, key, workflow, reason,
-                            tags, ordering_key, fair_key, extras, payload)
+                            tags, ordering_key, fair_key, schedule, extras, payload)
 SELECT :partition, j.id, j.fence, j.priority, j.attempt, j.losses, j.generation, 'cancelled', j.namespace,
        j.kind, j.queue, j.created_at, j.run_at, j.claimed_at, :now, j.session, j.key, j.workflow,
-       'requested', j.tags, j.ordering_key, j.fair_key, j.extras, j.payload
+       'requested', j.tags, j.ordering_key, j.fair_key, j.schedule, j.extras, j.payload
 FROM foliot_jobs j
 WHERE j.partition = :partition AND j.id IN (SELECT value FROM json_each(:ids)) AND j.cancel_requested
   AND j.state || '' IN ('scheduled', 'waiting', 'held', 'ready');

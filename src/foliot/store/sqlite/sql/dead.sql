@@ -5,7 +5,7 @@
 -- nobody who once held the job can write to it. A conflict is a live job that has the same unique key by now.
 INSERT INTO foliot_jobs (partition, id, fence, lane, rank, band, priority, max_attempts, generation, outbox, state,
                          hold, namespace, kind, queue, created_at, run_at, timeout, key, limit_key, workflow,
-                         requires, tags, ordering_key, fair_key, extras, payload)
+                         requires, tags, ordering_key, fair_key, schedule, extras, payload)
 SELECT :partition, n.id, n.fence, n.lane & ~3 | n.strategy,
        CASE n.strategy WHEN 3 THEN 0 WHEN 2 THEN :now + CAST(n.priority * (
                 SELECT q.aging FROM foliot_queues q WHERE q.name = n.queue) * 1000000 AS INTEGER)
@@ -14,7 +14,7 @@ SELECT :partition, n.id, n.fence, n.lane & ~3 | n.strategy,
        CASE WHEN n.ordering_key IS NOT NULL OR n.strategy = 3 THEN 'held' ELSE 'ready' END,
        CASE WHEN n.ordering_key IS NOT NULL OR n.strategy = 3 THEN 'admission' END,
        n.namespace, n.kind, n.queue, n.created_at, :now, n.timeout, n.key, n.limit_key, n.workflow,
-       n.requires, n.tags, n.ordering_key, n.fair_key, coalesce(:extras, n.extras), coalesce(:payload, n.payload)
+       n.requires, n.tags, n.ordering_key, n.fair_key, n.schedule, coalesce(:extras, n.extras), coalesce(:payload, n.payload)
 FROM (SELECT d.*, coalesce((SELECT q.strategy FROM foliot_queues q WHERE q.name = d.queue), 0) AS strategy
       FROM foliot_dead d WHERE d.partition = :partition AND d.id IN (SELECT value FROM json_each(:ids))) n
 WHERE true

@@ -6,11 +6,11 @@
 INSERT INTO foliot_history (partition, id, fence, priority, attempt, losses, generation, state,
                             namespace, kind, queue, created_at, run_at, started_at, finished_at,
                             session, key, workflow, reason,
-                            tags, ordering_key, fair_key, extras, payload, result)
+                            tags, ordering_key, fair_key, schedule, extras, payload, result)
 SELECT j.partition, j.id, j.fence, j.priority, j.attempt, j.losses, j.generation,
        json_extract(d.value, '$[2]'), j.namespace, j.kind, j.queue, j.created_at, j.run_at, j.claimed_at, :now,
        j.session, j.key, j.workflow, json_extract(d.value, '$[3]'),
-       j.tags, j.ordering_key, j.fair_key, j.extras, j.payload,
+       j.tags, j.ordering_key, j.fair_key, j.schedule, j.extras, j.payload,
        substr(:blob, json_extract(d.value, '$[4]'), json_extract(d.value, '$[5]'))
 FROM json_each(:outcomes) d CROSS JOIN foliot_jobs j
 WHERE j.partition = :partition AND j.id = json_extract(d.value, '$[0]')
@@ -67,12 +67,12 @@ RETURNING id;
 INSERT INTO foliot_dead (partition, id, fence, lane, priority, attempt, max_attempts, losses, generation,
                          outbox, namespace, kind, queue, created_at, run_at, started_at, finished_at,
                          timeout, session, key, limit_key, workflow, requires, reason,
-                         tags, ordering_key, fair_key, extras, payload)
+                         tags, ordering_key, fair_key, schedule, extras, payload)
 SELECT :partition, j.id, j.fence, j.lane, j.priority, j.attempt, j.max_attempts,
        j.losses + (json_extract(f.value, '$[2]') = 'worker_lost'), j.generation,
        j.outbox, j.namespace, j.kind, j.queue, j.created_at, j.run_at, j.claimed_at, :now,
        j.timeout, j.session, j.key, j.limit_key, j.workflow, j.requires, json_extract(f.value, '$[2]'),
-       j.tags, j.ordering_key, j.fair_key, j.extras, j.payload
+       j.tags, j.ordering_key, j.fair_key, j.schedule, j.extras, j.payload
 FROM json_each(:outcomes) f CROSS JOIN foliot_jobs j
 WHERE j.partition = :partition AND j.id = json_extract(f.value, '$[0]')
   AND j.fence = json_extract(f.value, '$[1]') AND j.session = :session AND j.state || '' = 'running'
@@ -90,10 +90,10 @@ RETURNING id;
 INSERT INTO foliot_history (partition, id, fence, priority, attempt, losses, generation, state,
                             namespace, kind, queue, created_at, run_at, started_at, finished_at,
                             session, key, workflow, reason,
-                            tags, ordering_key, fair_key, extras, payload)
+                            tags, ordering_key, fair_key, schedule, extras, payload)
 SELECT :partition, j.id, j.fence, j.priority, j.attempt, j.losses, j.generation, 'cancelled', j.namespace,
        j.kind, j.queue, j.created_at, j.run_at, j.claimed_at, :now, j.session, j.key, j.workflow,
-       'requested', j.tags, j.ordering_key, j.fair_key, j.extras, j.payload
+       'requested', j.tags, j.ordering_key, j.fair_key, j.schedule, j.extras, j.payload
 FROM json_each(:outcomes) f CROSS JOIN foliot_jobs j
 WHERE j.partition = :partition AND j.id = json_extract(f.value, '$[0]')
   AND j.fence = json_extract(f.value, '$[1]') AND j.session = :session AND j.state || '' = 'running'

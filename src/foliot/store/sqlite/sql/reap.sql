@@ -83,22 +83,22 @@ FROM foliot_fates f CROSS JOIN foliot_jobs j ON j.rowid = f.place;
 INSERT INTO foliot_dead (partition, id, fence, lane, priority, attempt, max_attempts, losses, generation,
                          outbox, namespace, kind, queue, created_at, run_at, started_at, finished_at,
                          timeout, session, key, limit_key, workflow, requires, reason,
-                         tags, ordering_key, fair_key, extras, payload)
+                         tags, ordering_key, fair_key, schedule, extras, payload)
 SELECT :partition, j.id, j.fence, j.lane, j.priority, j.attempt, j.max_attempts,
        j.losses + CASE f.why WHEN 'lost' THEN 1 ELSE 0 END, j.generation,
        j.outbox, j.namespace, j.kind, j.queue, j.created_at, j.run_at, j.claimed_at, :now,
        j.timeout, j.session, j.key, j.limit_key, j.workflow, j.requires,
        CASE f.why WHEN 'lost' THEN 'worker_lost' ELSE f.why END,
-       j.tags, j.ordering_key, j.fair_key, j.extras, j.payload
+       j.tags, j.ordering_key, j.fair_key, j.schedule, j.extras, j.payload
 FROM foliot_fates f CROSS JOIN foliot_jobs j ON j.rowid = f.place
 WHERE f.fate = 'dead';
 INSERT INTO foliot_history (partition, id, fence, priority, attempt, losses, generation, state,
                             namespace, kind, queue, created_at, run_at, started_at, finished_at,
                             session, key, workflow, reason,
-                            tags, ordering_key, fair_key, extras, payload)
+                            tags, ordering_key, fair_key, schedule, extras, payload)
 SELECT :partition, j.id, j.fence, j.priority, j.attempt, j.losses, j.generation, 'cancelled', j.namespace,
        j.kind, j.queue, j.created_at, j.run_at, j.claimed_at, :now, j.session, j.key, j.workflow,
-       'requested', j.tags, j.ordering_key, j.fair_key, j.extras, j.payload
+       'requested', j.tags, j.ordering_key, j.fair_key, j.schedule, j.extras, j.payload
 FROM foliot_fates f CROSS JOIN foliot_jobs j ON j.rowid = f.place
 WHERE f.fate = 'cancelled';
 DELETE FROM foliot_jobs

@@ -19,7 +19,7 @@
 -- have.
 INSERT INTO foliot_jobs (partition, id, lane, rank, band, priority, max_attempts, state, hold, namespace,
                          kind, queue, created_at, run_at, timeout, key, payload,
-                         tags, ordering_key, fair_key, expires_at, requires, extras)
+                         tags, ordering_key, fair_key, schedule, expires_at, requires, extras)
 SELECT :partition, n.id, n.lane | n.strategy,
        CASE n.strategy WHEN 3 THEN 0 WHEN 2 THEN n.due_at + CAST(n.priority * (
                 SELECT q.aging FROM foliot_queues q WHERE q.name = n.queue) * 1000000 AS INTEGER)
@@ -32,6 +32,7 @@ SELECT :partition, n.id, n.lane | n.strategy,
             WHEN n.strategy = 3 AND n.due_at <= :now THEN 'admission' END,
        n.namespace, n.kind, n.queue, :now, n.due_at, n.timeout, n.key, substr(:blob, n.start, n.length),
        json_extract(n.more, '$.tags'), json_extract(n.more, '$.ordering_key'), json_extract(n.more, '$.fair_key'),
+       json_extract(n.more, '$.schedule'),
        coalesce(json_extract(n.more, '$.expires_at'),
                 :now + CAST(json_extract(n.more, '$.expires_in') * 1000000 AS INTEGER)),
        json_extract(n.more, '$.requires'), json_extract(n.more, '$.extras')

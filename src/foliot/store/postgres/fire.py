@@ -1,0 +1,220 @@
+"""Firing in PostgreSQL: what the statements promise is written in sql/fire.sql and sql/runs.sql."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+from typing import Final
+
+from foliot.clock import Clock
+from foliot.ids import JobId
+from foliot.model.job import JobState
+from foliot.model.schedule import Gap
+from foliot.store import rows
+from foliot.store.postgres.arrays import numbers, optional_numbers, texts, words
+from foliot.store.postgres.connection import Ask, Connections, Rows, Step, Values
+from foliot.store.scheduling import CatchUp, Due, Fired, Group, Jump, Move
+from foliot.store.sql import load_statements
+
+SQL: Final = load_statements("foliot.store.postgres", "fire.sql", "runs.sql")
+CANCEL: Final = load_statements("foliot.store.postgres", "cancel.sql")
+
+
+class Firing:
+    def __init__(self, connections: Connections, clock: Clock, *, partitions: int) -> None:
+        self._connections = connections
+        self._clock = clock
+        self._partitions = partitions
+
+    async def due(self, partition: int, *, limit: int, chunk: int) -> list[Due]:
+        found = await self._connections.read(
+            SQL["find_due_triggers"], self._values(partition, limit=limit, chunk=chunk)
+        )
+        return [rows.due(row, tuple) for row in found]
+
+    async def fire(self, partition: int, moves: Sequence[Move], *, tzdata: str) -> Fired:
+        async def talk(ask: Ask) -> Fired:
+            wanted = {move.trigger: move for move in moves}
+            locked = await self._lock(ask, partition, wanted)
+            mine = [
+                move
+                for trigger, nominal, cursor in locked
+                if (move := wanted[trigger]).nominal == nominal and move.cursor == cursor
+            ]
+            fired = await self._fire(ask, partition, mine)
+            await self._move(ask, partition, mine, tzdata)
+            return fired
+
+        return await self._connections.converse(talk)
+
+    async def jump(self, partition: int, jumps: Sequence[Jump], *, tzdata: str) -> int:
+        async def talk(ask: Ask) -> int:
+            wanted = {jump.trigger: jump for jump in jumps}
+            locked = await self._lock(ask, partition, wanted)
+            mine = [
+                jump
+                for trigger, nominal, cursor in locked
+                if (jump := wanted[trigger]).nominal == nominal and cursor is None
+            ]
+            values = self._values(
+                partition,
+                triggers=numbers(jump.trigger for jump in mine),
+                nominals=numbers(jump.nominal for jump in mine),
+                tos=numbers(jump.to for jump in mine),
+                counts=numbers(jump.count for jump in mine),
+                reasons=words(jump.reason for jump in mine),
+                nexts=numbers(jump.next for jump in mine),
+                tzdata=tzdata,
+            )
+            await ask(Step(SQL["add_gaps"], values))
+            await ask(Step(SQL["jump_triggers"], values))
+            return len(mine)
+
+        return await self._connections.converse(talk)
+
+    async def fire_delayed(self, partition: int, trigger: int) -> Fired:
+        async def talk(ask: Ask) -> Fired:
+            if not await self._lock(ask, partition, [trigger]):
+                return Fired()
+            values = self._values(partition, trigger=trigger)
+            found = await ask(Step(SQL["get_delayed"], values))
+            if not found:
+                await ask(Step(SQL["forget_triggers"], {**values, "triggers": numbers([trigger])}))
+                return Fired(moved=1)
+            [(id, delay, active_from)] = found
+            [(live, ended, now)] = await ask(Step(SQL["find_last_end"], {**values, "id": id}))
+            due = ceil(max(active_from, -1 if ended is None else ended + delay))
+            fired = Fired()
+            if live:
+                due = ceil(now + delay)  # it ends after now, so the next run is not due before that
+            elif due <= now:
+                move = Move(trigger, stateful=True, nominal=due, cursor=None, upper=None, next=None)
+                fired = await self._fire(ask, partition, [move])
+                due = ceil(now + delay)
+            await ask(Step(SQL["delay_trigger"], {**values, "next": due}))
+            return Fired(fired.lanes, 1, fired.cancelled)
+
+        return await self._connections.converse(talk)
+
+    async def gaps(self, partition: int, *, limit: int, chunk: int) -> list[tuple[Gap, Due | None]]:
+        values = self._values(partition, limit=limit, chunk=chunk)
+        found = await self._connections.read(SQL["find_gaps"], values)
+        return [(rows.gap(row), rows.due_of_gap(row, tuple)) for row in found]
+
+    async def catch_up(self, partition: int, step: CatchUp) -> Fired | None:
+        async def talk(ask: Ask) -> Fired | None:
+            gap = step.gap
+            values = self._values(
+                partition,
+                trigger=gap.trigger,
+                start=gap.start,
+                then=step.then,
+                after=step.after,
+                done=step.then is None,
+            )
+            locked = await ask(Step(SQL["lock_gap"], values))
+            if locked != [(gap.nominal, gap.cursor)]:
+                return None
+            # Who pauses or changes a schedule locks its trigger; so does who fires.
+            await ask(Step(SQL["lock_triggers"], {**values, "triggers": numbers([gap.trigger])}))
+            fired = Fired()
+            if step.nominal is not None:
+                move = Move(gap.trigger, step.stateful, step.nominal, gap.cursor, step.upper, None)
+                fired = await self._fire(
+                    ask, partition, [move], policy=step.policy, place=step.place
+                )
+            await ask(Step(SQL["move_gap"], values))
+            if step.ends:
+                await ask(Step(SQL["end_triggers"], {**values, "triggers": numbers([gap.trigger])}))
+            return fired
+
+        return await self._connections.converse(talk)
+
+    async def overdue(self, *, seconds: float) -> list[tuple[int, int, float, int]]:
+        values: Values = {
+            "partitions": numbers(range(self._partitions)),
+            "seconds": seconds,
+            "now": self._clock.now_for_store(),
+        }
+        found = await self._connections.read(SQL["find_overdue_triggers"], values)
+        return [(row[0], row[1], row[2], row[3]) for row in found]
+
+    async def forecast(self, *, limit: int) -> tuple[list[Group], int]:
+        groups = await self._connections.read(SQL["forecast_triggers"], {"limit": limit})
+        [(triggers, _)] = await self._connections.read(SQL["count_triggers"], {})
+        return [Group(*row) for row in groups], triggers
+
+    async def _lock(
+        self, ask: Ask, partition: int, triggers: Sequence[int] | dict[int, Move] | dict[int, Jump]
+    ) -> Rows:
+        return await ask(
+            Step(SQL["lock_triggers"], self._values(partition, triggers=numbers(triggers)))
+        )
+
+    async def _fire(
+        self,
+        ask: Ask,
+        partition: int,
+        moves: Sequence[Move],
+        *,
+        policy: str | None = None,
+        place: int = 0,
+    ) -> Fired:
+        lanes: list[tuple[int, JobState, int]] = []
+        others: list[str] = []
+        for stateful, statement in ((False, "fire_schedules"), (True, "fire_stateful")):
+            some = [move for move in moves if move.stateful is stateful]
+            if not some:
+                continue
+            values = self._values(partition, policy=policy, place=place, **_chunks(some))
+            for row in await ask(Step(SQL[statement], values)):
+                if row[0] is None:
+                    others.append(row[3])
+                else:
+                    lanes.append((row[0], JobState(row[1]), row[2]))
+            if any(row[0] for row in await ask(Step(SQL["count_keyed"], values))):
+                await ask(Step(SQL["write_key_conflicts"], values))
+        return Fired(lanes, len(moves), await self._cancel(ask, partition, others))
+
+    async def _cancel(
+        self, ask: Ask, partition: int, others: Sequence[str]
+    ) -> dict[JobId, JobState]:
+        if not others:
+            return {}
+        values = self._values(partition, ids=words(others))
+        found = await ask(Step(CANCEL["request_cancel"], values))
+        await ask(Step(CANCEL["cancel_jobs"], values))
+        return {JobId(id): JobState(state) for id, state in found}
+
+    async def _move(self, ask: Ask, partition: int, moves: Sequence[Move], tzdata: str) -> None:
+        ended = [move.trigger for move in moves if move.next is None and move.upper is None]
+        on = [move for move in moves if move.next is not None or move.upper is not None]
+        if on:
+            values = self._values(
+                partition,
+                triggers=numbers(move.trigger for move in on),
+                uppers=texts(move.upper for move in on),
+                nexts=optional_numbers(move.next for move in on),
+                counts=numbers(move.count for move in on),
+                tzdata=tzdata,
+            )
+            await ask(Step(SQL["move_triggers"], values))
+        if ended:
+            values = self._values(partition, triggers=numbers(ended))
+            await ask(Step(SQL["end_triggers"], values))
+        empty = [move.trigger for move in on if not move.count and move.cursor is None]
+        if empty:
+            values = self._values(partition, triggers=numbers(empty))
+            await ask(Step(SQL["forget_triggers"], values))
+
+    def _values(self, partition: int, **values: object) -> Values:
+        return {"partition": partition, "now": self._clock.now_for_store(), **values}
+
+
+def _chunks(moves: Sequence[Move]) -> dict[str, object]:
+    return {
+        "triggers": numbers(move.trigger for move in moves),
+        "nominals": numbers(move.nominal for move in moves),
+        "cursors": texts(move.cursor for move in moves),
+        "uppers": texts(move.upper for move in moves),
+    }

@@ -1,0 +1,203 @@
+-- How schedules become jobs. Firing is one transaction: lock_triggers, fire_schedules or fire_stateful, move_triggers.
+-- Lock, then read: who pauses, changes or deletes a schedule locks its trigger too, so none fires after that.
+
+-- name: find_due_triggers
+-- The longest due first, each with how many schedules are left to do, counted to one more than a chunk, and where the
+-- chunk ends if there are more. Rides triggers_due, then schedules_trigger.
+SELECT t.id, t.stateful, t.expression, t.timezone, t.dst_gap, t.dst_overlap, t.calendars, t.delay,
+       extract(epoch FROM t.next_fire_at)::bigint, t.cursor::text, c.count::integer,
+       CASE WHEN c.count > :chunk THEN (
+           SELECT s.id FROM foliot.schedules s
+           WHERE s.partition = :partition AND s.trigger = t.id
+             AND s.id > coalesce(t.cursor, '00000000-0000-0000-0000-000000000000'::uuid)
+           ORDER BY s.id OFFSET :chunk - 1 LIMIT 1) END::text,
+       extract(epoch FROM coalesce(:now, now()))::float8
+FROM (SELECT * FROM foliot.triggers d
+      WHERE d.partition = :partition AND d.next_fire_at <= coalesce(:now, now())
+      ORDER BY d.next_fire_at, d.id LIMIT :limit) t
+CROSS JOIN LATERAL (
+    SELECT count(*) AS count
+    FROM (SELECT 1 FROM foliot.schedules s
+          WHERE s.partition = :partition AND s.trigger = t.id
+            AND s.id > coalesce(t.cursor, '00000000-0000-0000-0000-000000000000'::uuid)
+          ORDER BY s.id LIMIT :chunk + 1) l
+) c
+ORDER BY t.next_fire_at, t.id;
+
+-- name: lock_triggers
+-- Those that are where they are expected, and due.
+WITH locked AS MATERIALIZED (
+    SELECT t.id, t.next_fire_at, t.cursor FROM foliot.triggers t
+    WHERE t.partition = :partition AND t.id = ANY (:triggers::bigint[])
+    ORDER BY t.id FOR NO KEY UPDATE
+)
+SELECT l.id, extract(epoch FROM l.next_fire_at)::bigint, l.cursor::text
+FROM locked l WHERE l.next_fire_at <= coalesce(:now, statement_timestamp());
+
+-- name: lock_gap
+SELECT extract(epoch FROM g.nominal)::bigint, g.cursor::text FROM foliot.gaps g
+WHERE g.partition = :partition AND g.trigger = :trigger AND g.from_at = to_timestamp(:start::bigint) AND NOT g.done
+FOR UPDATE;
+
+-- name: fire_schedules
+-- Jobs of the schedules of each trigger, after its cursor and up to `upper`, placed as submit_jobs places them. Their ids
+-- follow from schedule and time (ids.fire_id): a conflict is the same run, or a live job with the same unique key.
+-- Catching up, only the schedules of one policy, and no faster than they want.
+WITH fired AS (
+    INSERT INTO foliot.jobs (partition, id, lane, rank, band, priority, max_attempts, state, hold, namespace,
+                             kind, queue, created_at, run_at, timeout, key, payload,
+                             tags, ordering_key, fair_key, expires_at, requires, extras)
+    SELECT :partition::smallint,
+           (lpad(to_hex(n.nominal * 1000), 12, '0') || '7' || substr(n.id::text, 16, 3) || '8'
+            || substr(md5(n.id::text || ':' || n.nominal), 1, 15))::uuid,
+           n.lane | n.strategy,
+           CASE n.strategy WHEN 3 THEN 0
+                WHEN 2 THEN ((extract(epoch FROM n.due_at) + n.priority * n.aging) * 1000000)::bigint
+                ELSE (extract(epoch FROM n.due_at) * 1000000)::bigint END,
+           CASE n.strategy WHEN 0 THEN n.priority ELSE 0 END, n.priority, n.max_attempts,
+           CASE WHEN n.told ->> 'ordering_key' IS NOT NULL THEN 'held'
+                WHEN n.due_at > coalesce(:now, now()) THEN 'scheduled'
+                WHEN n.strategy = 3 THEN 'held' ELSE 'ready' END,
+           CASE WHEN n.told ->> 'ordering_key' IS NOT NULL THEN 'admission'
+                WHEN n.strategy = 3 AND n.due_at <= coalesce(:now, now()) THEN 'admission' END,
+           n.namespace, n.kind, n.queue, coalesce(:now, now()), n.due_at, n.timeout, n.key, n.payload,
+           CASE WHEN n.told -> 'tags' IS NOT NULL THEN ARRAY(SELECT jsonb_array_elements_text(n.told -> 'tags')) END,
+           n.told ->> 'ordering_key', n.told ->> 'fair_key',
+           least(coalesce(to_timestamp((n.told ->> 'expires_at')::float8 / 1000000),
+                          coalesce(:now, now()) + make_interval(secs => (n.told ->> 'expires_in')::float8)),
+                 to_timestamp(n.nominal + n.start_deadline)),
+           CASE WHEN n.told -> 'requires' IS NOT NULL
+                THEN ARRAY(SELECT jsonb_array_elements_text(n.told -> 'requires')) END,
+           left(n.extras, -1) || ',"nominal":' || n.nominal || '}'
+    FROM (SELECT s.*, f.nominal, s.more::jsonb AS told, coalesce(q.strategy, 0)::bigint AS strategy, q.aging,
+                 greatest(to_timestamp(f.nominal + coalesce(s.phase, 0) + CASE WHEN s.jitter IS NULL THEN 0 ELSE
+                              ('x' || substr(md5(s.id::text || ':' || f.nominal), 16, 8))::bit(32)::bigint
+                              % (s.jitter + 1) END),
+                          coalesce(:now, now()) + make_interval(secs => :place::float8 / s.catchup_rate)) AS due_at
+          FROM unnest(:triggers::bigint[], :nominals::bigint[], :cursors::uuid[], :uppers::uuid[])
+              AS f (trigger, nominal, cursor, upper)
+          CROSS JOIN LATERAL (
+              SELECT * FROM foliot.schedules s
+              WHERE s.partition = :partition AND s.trigger = f.trigger
+                AND s.id > coalesce(f.cursor, '00000000-0000-0000-0000-000000000000'::uuid)
+                AND s.id <= coalesce(f.upper, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
+                AND s.active_from <= to_timestamp(f.nominal)
+                AND (s.active_until IS NULL OR s.active_until >= to_timestamp(f.nominal))
+                AND (:policy::text IS NULL OR s.misfire = :policy::text AND (
+                    s.misfire_window IS NULL
+                    OR to_timestamp(f.nominal) >= coalesce(:now, now()) - make_interval(secs => s.misfire_window)))
+          ) s
+          LEFT JOIN foliot.queues q ON q.name = s.queue) n
+    ON CONFLICT DO NOTHING
+    RETURNING lane, state
+)
+SELECT lane, state, count(*)::integer FROM fired GROUP BY lane, state;
+
+-- name: count_keyed
+-- Whether a conflict may have been one of unique keys.
+SELECT count(*)::integer
+FROM unnest(:triggers::bigint[]) AS f (trigger)
+CROSS JOIN LATERAL (SELECT 1 FROM foliot.schedules s
+                    WHERE s.partition = :partition AND s.trigger = f.trigger AND s.key IS NOT NULL LIMIT 1) k;
+
+-- name: move_triggers
+-- On to the next chunk or the next time. In the same transaction as the lock, and only those that had it.
+UPDATE foliot.triggers t
+SET cursor = f.upper,
+    size = CASE WHEN t.cursor IS NULL THEN f.count ELSE t.size + f.count END,
+    fired_at = CASE WHEN f.upper IS NULL THEN t.next_fire_at ELSE t.fired_at END,
+    next_fire_at = CASE WHEN f.upper IS NULL THEN to_timestamp(f.next) ELSE t.next_fire_at END,
+    tzdata = :tzdata
+FROM unnest(:triggers::bigint[], :uppers::uuid[], :nexts::bigint[], :counts::integer[])
+    AS f (trigger, upper, next, count)
+WHERE t.partition = :partition AND t.id = ANY (:triggers::bigint[]) AND t.id = f.trigger;
+
+-- name: end_triggers
+-- No time follows: their schedules have ended.
+WITH ended AS (
+    UPDATE foliot.schedules s SET trigger = NULL, state = 'ended', updated_at = coalesce(:now, now())
+    WHERE s.partition = :partition AND s.trigger = ANY (:triggers::bigint[])
+)
+DELETE FROM foliot.triggers t WHERE t.partition = :partition AND t.id = ANY (:triggers::bigint[]);
+
+-- name: forget_triggers
+-- Those that nobody is attached to.
+DELETE FROM foliot.triggers t
+WHERE t.partition = :partition AND t.id = ANY (:triggers::bigint[])
+  AND NOT EXISTS (SELECT 1 FROM foliot.schedules s WHERE s.partition = :partition AND s.trigger = t.id);
+
+-- name: add_gaps
+-- What triggers pass over. A range that ends where this one begins is made longer.
+WITH told AS MATERIALIZED (
+    SELECT f.trigger, to_timestamp(f.start) AS start, to_timestamp(f.upto) AS upto, f.count, f.reason, t.fired_at
+    FROM unnest(:triggers::bigint[], :nominals::bigint[], :tos::bigint[], :counts::integer[], :reasons::text[])
+        AS f (trigger, start, upto, count, reason)
+    JOIN foliot.triggers t ON t.partition = :partition AND t.id = f.trigger
+), longer AS (
+    UPDATE foliot.gaps g SET to_at = d.upto, count = g.count + d.count
+    FROM told d
+    WHERE g.partition = :partition AND g.trigger = d.trigger AND g.to_at = d.fired_at AND g.reason = d.reason
+      AND g.reason = 'excluded'
+    RETURNING g.trigger
+)
+INSERT INTO foliot.gaps (partition, trigger, from_at, to_at, count, reason, at, done)
+SELECT :partition::smallint, d.trigger, d.start, d.upto, d.count, d.reason, coalesce(:now, now()), d.reason = 'excluded'
+FROM told d WHERE d.trigger NOT IN (SELECT l.trigger FROM longer l)
+ON CONFLICT DO NOTHING;
+
+-- name: jump_triggers
+UPDATE foliot.triggers t
+SET fired_at = to_timestamp(f.upto), next_fire_at = to_timestamp(f.next), tzdata = :tzdata
+FROM unnest(:triggers::bigint[], :tos::bigint[], :nexts::bigint[]) AS f (trigger, upto, next)
+WHERE t.partition = :partition AND t.id = ANY (:triggers::bigint[]) AND t.id = f.trigger;
+
+-- name: find_gaps
+-- What is to be caught up with, and where the next chunk of it ends.
+SELECT g.trigger, extract(epoch FROM g.from_at)::bigint, extract(epoch FROM g.to_at)::bigint, g.count, g.reason,
+       g.done, extract(epoch FROM g.nominal)::bigint, g.cursor::text,
+       t.stateful, t.expression, t.timezone, t.dst_gap, t.dst_overlap, t.calendars, t.delay, c.count::integer,
+       CASE WHEN c.count > :chunk THEN (
+           SELECT s.id FROM foliot.schedules s
+           WHERE s.partition = :partition AND s.trigger = g.trigger
+             AND s.id > coalesce(g.cursor, '00000000-0000-0000-0000-000000000000'::uuid)
+           ORDER BY s.id OFFSET :chunk - 1 LIMIT 1) END::text,
+       extract(epoch FROM coalesce(:now, now()))::float8
+FROM (SELECT * FROM foliot.gaps o WHERE o.partition = :partition AND NOT o.done ORDER BY o.at, o.trigger LIMIT :limit) g
+LEFT JOIN foliot.triggers t ON t.partition = :partition AND t.id = g.trigger
+CROSS JOIN LATERAL (
+    SELECT count(*) AS count
+    FROM (SELECT 1 FROM foliot.schedules s
+          WHERE s.partition = :partition AND s.trigger = g.trigger
+            AND s.id > coalesce(g.cursor, '00000000-0000-0000-0000-000000000000'::uuid)
+          ORDER BY s.id LIMIT :chunk + 1) l
+) c;
+
+-- name: move_gap
+UPDATE foliot.gaps g
+SET nominal = to_timestamp(:then::bigint), cursor = :after::uuid, done = :done
+WHERE g.partition = :partition AND g.trigger = :trigger AND g.from_at = to_timestamp(:start::bigint);
+
+-- name: find_overdue_triggers
+SELECT t.partition, t.id, extract(epoch FROM coalesce(:now, now()) - t.next_fire_at)::float8, t.size
+FROM foliot.triggers t
+WHERE t.partition = ANY (:partitions::smallint[])
+  AND t.next_fire_at < coalesce(:now, now()) - make_interval(secs => :seconds::float8)
+ORDER BY t.next_fire_at LIMIT 100;
+
+-- name: forecast_triggers
+SELECT t.expression, t.timezone, t.dst_gap, t.dst_overlap, sum(t.size)::bigint, min(extract(epoch FROM t.next_fire_at))::bigint
+FROM foliot.triggers t WHERE t.delay IS NULL
+GROUP BY t.expression, t.timezone, t.dst_gap, t.dst_overlap ORDER BY 5 DESC, 1 LIMIT :limit;
+
+-- name: count_triggers
+SELECT count(*)::bigint, coalesce(sum(t.size), 0)::bigint FROM foliot.triggers t WHERE t.delay IS NULL;
+
+-- name: get_delayed
+-- The one schedule of a trigger that counts from the end of its last run.
+SELECT s.id::text, t.delay, extract(epoch FROM s.active_from)::float8
+FROM foliot.triggers t JOIN foliot.schedules s ON s.partition = :partition AND s.trigger = t.id
+WHERE t.partition = :partition AND t.id = :trigger ORDER BY s.id LIMIT 1;
+
+-- name: delay_trigger
+UPDATE foliot.triggers t SET fired_at = t.next_fire_at, next_fire_at = to_timestamp(:next::bigint)
+WHERE t.partition = :partition AND t.id = :trigger;
