@@ -122,6 +122,11 @@ class NewSchedule(msgspec.Struct, frozen=True, kw_only=True):
         return self.template.namespace
 
 
+def is_stateful(rules: Rules, template: NewJob) -> bool:
+    """Whether firing has to look at other jobs: at earlier runs, or at the one that has its unique key."""
+    return rules.stateful or template.key is not None
+
+
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     """As users read it."""
 

@@ -55,6 +55,8 @@ class Peek(msgspec.Struct, frozen=True):
     # Partitions where jobs wait for an earlier one of their key.
     ordered: frozenset[int] = frozenset()
     expired: frozenset[int] = frozenset()  # partitions with jobs past the time they are good for
+    fire_in: dict[int, float] = {}  # partition -> seconds until its next trigger, may be negative
+    missed: frozenset[int] = frozenset()  # partitions with times to catch up with
 
 
 class RunningJob(msgspec.Struct, frozen=True):

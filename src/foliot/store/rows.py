@@ -16,7 +16,7 @@ from foliot.model.lane import Strategy
 from foliot.model.schedule import FOREVER, Gap, Rules, Schedule, ScheduleState
 from foliot.model.session import Session
 from foliot.store.queueing import Queue
-from foliot.store.scheduling import Due, Run
+from foliot.store.scheduling import Due, OpenGap, Run
 
 # A row is whatever the driver gives; its columns are named once, here.
 Row = Sequence[Any]
@@ -201,11 +201,12 @@ def gap(row: Row) -> Gap:
     return Gap(row[0], row[1], row[2], row[3], row[4], bool(row[5]), row[6], row[7])
 
 
-def due_of_gap(row: Row, names: ToNames) -> Due | None:
-    """None: its trigger is gone, and with it whatever could be caught up with."""
-    if row[8] is None:
-        return None
-    return due((row[0], *row[8:15], row[1], row[7], *row[15:]), names)
+def open_gap(row: Row, names: ToNames) -> OpenGap:
+    """The gap's columns, then the trigger's."""
+    trigger = None
+    if row[8] is not None:
+        trigger = due((row[0], *row[8:15], row[1], row[7], *row[15:18]), names)
+    return OpenGap(gap(row), trigger, bool(row[18]))
 
 
 def run(row: Row, time: ToTime) -> Run:

@@ -91,6 +91,18 @@ class Fired(msgspec.Struct, frozen=True):
         return sum(count for _, _, count in self.lanes)
 
 
+class OpenGap(msgspec.Struct, frozen=True):
+    """A gap that is to be caught up with."""
+
+    gap: Gap
+    due: (
+        Due | None
+    )  # its trigger, with the chunk after the gap's cursor; None: there is none any more
+    repeats: bool = (
+        False  # at its beginning: whether some of its schedules want every time they missed
+    )
+
+
 class CatchUp(msgspec.Struct, frozen=True):
     """A step of catching up with a gap, which is expected as it is and goes to (then, after)."""
 
@@ -217,9 +229,8 @@ class Schedules(Protocol):
         when to look again."""
         ...
 
-    async def gaps(self, partition: int, *, limit: int, chunk: int) -> list[tuple[Gap, Due | None]]:
-        """What is to be caught up with, and the triggers, if they are still there, with `count` and `upper` of the
-        chunk after the gap's cursor. Only reads."""
+    async def gaps(self, partition: int, *, limit: int, chunk: int) -> list[OpenGap]:
+        """What is to be caught up with. Only reads."""
         ...
 
     async def catch_up(self, partition: int, step: CatchUp) -> Fired | None:

@@ -9,11 +9,10 @@ from typing import Final
 from foliot.clock import Clock
 from foliot.ids import JobId
 from foliot.model.job import JobState
-from foliot.model.schedule import Gap
 from foliot.store import rows
 from foliot.store.postgres.arrays import numbers, optional_numbers, texts, words
 from foliot.store.postgres.connection import Ask, Connections, Rows, Step, Values
-from foliot.store.scheduling import CatchUp, Due, Fired, Group, Jump, Move
+from foliot.store.scheduling import CatchUp, Due, Fired, Group, Jump, Move, OpenGap
 from foliot.store.sql import load_statements
 
 SQL: Final = load_statements("foliot.store.postgres", "fire.sql", "runs.sql")
@@ -96,10 +95,10 @@ class Firing:
 
         return await self._connections.converse(talk)
 
-    async def gaps(self, partition: int, *, limit: int, chunk: int) -> list[tuple[Gap, Due | None]]:
+    async def gaps(self, partition: int, *, limit: int, chunk: int) -> list[OpenGap]:
         values = self._values(partition, limit=limit, chunk=chunk)
         found = await self._connections.read(SQL["find_gaps"], values)
-        return [(rows.gap(row), rows.due_of_gap(row, tuple)) for row in found]
+        return [rows.open_gap(row, tuple) for row in found]
 
     async def catch_up(self, partition: int, step: CatchUp) -> Fired | None:
         async def talk(ask: Ask) -> Fired | None:
@@ -172,8 +171,6 @@ class Firing:
                     others.append(row[3])
                 else:
                     lanes.append((row[0], JobState(row[1]), row[2]))
-            if any(row[0] for row in await ask(Step(SQL["count_keyed"], values))):
-                await ask(Step(SQL["write_key_conflicts"], values))
         return Fired(lanes, len(moves), await self._cancel(ask, partition, others))
 
     async def _cancel(

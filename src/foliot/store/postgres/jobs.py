@@ -179,13 +179,16 @@ class PostgresJobs:
         )
         ready: list[tuple[int, Lane]] = []
         due_in: dict[int, float] = {}
-        for partition, lane, queue, requires, seconds, _, _ in found:
+        fire_in: dict[int, float] = {}
+        for partition, lane, queue, requires, seconds, _, _, fires, _ in found:
             if lane is not None:
                 ready.append((partition, Lane(lane, queue, tuple(requires or ()))))
-            elif seconds is not None:
+            if seconds is not None:
                 due_in[partition] = seconds
-        ordered, expired = (frozenset(row[0] for row in found if row[n]) for n in (5, 6))
-        return Peek(ready, due_in, ordered, expired)
+            if fires is not None:
+                fire_in[partition] = fires
+        ordered, expired, missed = (frozenset(row[0] for row in found if row[n]) for n in (5, 6, 8))
+        return Peek(ready, due_in, ordered, expired, fire_in, missed)
 
     async def get(self, id: JobId) -> Job | None:
         partition = partition_of(id, self._partitions)

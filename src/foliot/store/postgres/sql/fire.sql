@@ -41,7 +41,7 @@ FOR UPDATE;
 
 -- name: fire_schedules
 -- Jobs of the schedules of each trigger, after its cursor and up to `upper`, placed as submit_jobs places them. Their ids
--- follow from schedule and time (ids.fire_id): a conflict is the same run, or a live job with the same unique key.
+-- follow from schedule and time (ids.fire_id): a conflict is the same run. (One with a unique key is stateful.)
 -- Catching up, only the schedules of one policy, and no faster than they want.
 WITH fired AS (
     INSERT INTO foliot.jobs (partition, id, lane, rank, band, priority, max_attempts, state, hold, namespace,
@@ -92,13 +92,6 @@ WITH fired AS (
     RETURNING lane, state
 )
 SELECT lane, state, count(*)::integer FROM fired GROUP BY lane, state;
-
--- name: count_keyed
--- Whether a conflict may have been one of unique keys.
-SELECT count(*)::integer
-FROM unnest(:triggers::bigint[]) AS f (trigger)
-CROSS JOIN LATERAL (SELECT 1 FROM foliot.schedules s
-                    WHERE s.partition = :partition AND s.trigger = f.trigger AND s.key IS NOT NULL LIMIT 1) k;
 
 -- name: move_triggers
 -- On to the next chunk or the next time. In the same transaction as the lock, and only those that had it.
@@ -161,7 +154,9 @@ SELECT g.trigger, extract(epoch FROM g.from_at)::bigint, extract(epoch FROM g.to
            WHERE s.partition = :partition AND s.trigger = g.trigger
              AND s.id > coalesce(g.cursor, '00000000-0000-0000-0000-000000000000'::uuid)
            ORDER BY s.id OFFSET :chunk - 1 LIMIT 1) END::text,
-       extract(epoch FROM coalesce(:now, now()))::float8
+       extract(epoch FROM coalesce(:now, now()))::float8,
+       g.nominal IS NULL AND EXISTS (SELECT 1 FROM foliot.schedules s
+                                     WHERE s.partition = :partition AND s.trigger = g.trigger AND s.misfire = 'all')
 FROM (SELECT * FROM foliot.gaps o WHERE o.partition = :partition AND NOT o.done ORDER BY o.at, o.trigger LIMIT :limit) g
 LEFT JOIN foliot.triggers t ON t.partition = :partition AND t.id = g.trigger
 CROSS JOIN LATERAL (

@@ -2,7 +2,8 @@
 
 -- name: peek_jobs
 -- Every (partition, lane) with ready jobs, by skip scan; each partition's next due time, which is now if something
--- waits to be looked at; whether jobs wait for an earlier one of their key, and whether any have expired.
+-- waits to be looked at; whether jobs wait for an earlier one of their key, and whether any have expired; its next
+-- trigger, and whether there are times to catch up with.
 WITH RECURSIVE heads AS (
     (SELECT j.partition, j.lane, j.queue, j.requires FROM foliot.jobs j WHERE j.state = 'ready'
      ORDER BY j.partition, j.lane LIMIT 1)
@@ -14,7 +15,7 @@ WITH RECURSIVE heads AS (
         ORDER BY j.partition, j.lane LIMIT 1
     ) n
 )
-SELECT h.partition, h.lane, h.queue, h.requires, NULL::float8, false, false FROM heads h
+SELECT h.partition, h.lane, h.queue, h.requires, NULL::float8, false, false, NULL::float8, false FROM heads h
 UNION ALL
 SELECT p.partition::smallint, NULL, NULL, NULL,
        -- Scalars in order, not EXISTS: of that a plan for an empty table would make a walk through all of it.
@@ -27,7 +28,10 @@ SELECT p.partition::smallint, NULL, NULL, NULL,
            AND j.hold IN ('admission', 'order') ORDER BY j.namespace, j.ordering_key LIMIT 1) IS NOT NULL,
        (SELECT 1 FROM foliot.jobs j WHERE j.partition = p.partition AND j.expires_at IS NOT NULL
            AND j.expires_at <= coalesce(:now, now()) AND j.state || '' IN ('scheduled', 'waiting', 'held', 'ready')
-        ORDER BY j.expires_at LIMIT 1) IS NOT NULL
+        ORDER BY j.expires_at LIMIT 1) IS NOT NULL,
+       extract(epoch FROM (SELECT t.next_fire_at FROM foliot.triggers t WHERE t.partition = p.partition
+                           ORDER BY t.next_fire_at LIMIT 1) - coalesce(:now, now()))::float8,
+       (SELECT 1 FROM foliot.gaps g WHERE g.partition = p.partition AND NOT g.done ORDER BY g.at LIMIT 1) IS NOT NULL
 FROM generate_series(0, :partitions::integer - 1) AS p (partition);
 
 -- name: list_running_jobs

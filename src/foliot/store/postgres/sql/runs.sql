@@ -6,7 +6,7 @@
 -- counted, and ends the schedule; failures in a row pause it. Runs that wait for the one before share an ordering key,
 -- so that whoever finishes one admits the next (order.sql). Returns lanes, and the runs that are to be asked to end.
 WITH due AS MATERIALIZED (
-    SELECT s.id, f.nominal, f.trigger, s.overlap, s.max_runs, s.runs, s.pause_after,
+    SELECT s.id, f.nominal, f.trigger, s.overlap, s.max_runs, s.runs, s.pause_after, s.key IS NOT NULL AS keyed,
            (SELECT count(*) FROM (SELECT 1 FROM foliot.jobs j WHERE j.partition = :partition AND j.schedule = s.id
                                   LIMIT coalesce(s.buffer, 0) + 2) l) AS live,
            coalesce(s.buffer, 0) AS buffer,
@@ -103,6 +103,11 @@ WITH due AS MATERIALIZED (
            CASE WHEN g.reason = 'paused' THEN NULL ELSE to_timestamp(g.nominal) END,
            CASE WHEN g.reason = 'paused' THEN NULL ELSE 1 END, g.reason
     FROM judged g WHERE g.reason IS NOT NULL AND g.id NOT IN (SELECT l.schedule FROM longer l)
+    UNION ALL
+    -- It may follow and became no job: a live one has its unique key.
+    SELECT :partition::smallint, g.id, to_timestamp(g.nominal), to_timestamp(g.nominal), 1, 'key'
+    FROM judged g
+    WHERE g.reason IS NULL AND g.keyed AND g.id NOT IN (SELECT f.schedule FROM fired f)
     ON CONFLICT DO NOTHING
 )
 SELECT f.lane, f.state, count(*)::integer, NULL::text FROM fired f GROUP BY f.lane, f.state
@@ -110,34 +115,6 @@ UNION ALL
 SELECT NULL, NULL, NULL, j.id::text
 FROM judged g JOIN foliot.jobs j ON j.partition = :partition AND j.schedule = g.id
 WHERE g.reason IS NULL AND g.overlap IN ('cancel_other', 'terminate_other');
-
--- name: write_key_conflicts
--- Runs of these times that became no job, and none is known: a live job has their unique key.
-INSERT INTO foliot.ledger (partition, schedule, from_at, to_at, count, reason)
-SELECT :partition::smallint, s.id, to_timestamp(f.nominal), to_timestamp(f.nominal), 1, 'key'
-FROM unnest(:triggers::bigint[], :nominals::bigint[], :cursors::uuid[], :uppers::uuid[])
-    AS f (trigger, nominal, cursor, upper)
-CROSS JOIN LATERAL (
-    SELECT s.id, (lpad(to_hex(f.nominal * 1000), 12, '0') || '7' || substr(s.id::text, 16, 3) || '8'
-                  || substr(md5(s.id::text || ':' || f.nominal), 1, 15))::uuid AS job
-    FROM foliot.schedules s
-    WHERE s.partition = :partition AND s.trigger = f.trigger AND s.key IS NOT NULL
-      AND s.id > coalesce(f.cursor, '00000000-0000-0000-0000-000000000000'::uuid)
-      AND s.id <= coalesce(f.upper, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
-      AND s.active_from <= to_timestamp(f.nominal)
-      AND (s.active_until IS NULL OR s.active_until >= to_timestamp(f.nominal))
-) s
-WHERE NOT EXISTS (SELECT 1 FROM foliot.jobs j WHERE j.partition = :partition AND j.id = s.job)
-  AND NOT EXISTS (SELECT 1 FROM foliot.history h WHERE h.partition = :partition AND h.id = s.job)
-  AND NOT EXISTS (SELECT 1 FROM foliot.dead d WHERE d.partition = :partition AND d.id = s.job)
-ON CONFLICT DO NOTHING;
-
--- name: lock_trigger_of
--- Of one schedule, if it has one; then the schedule itself.
-SELECT t.id FROM foliot.triggers t
-WHERE t.partition = :partition
-  AND t.id = (SELECT s.trigger FROM foliot.schedules s WHERE s.partition = :partition AND s.id = :id)
-FOR NO KEY UPDATE;
 
 -- name: find_last_end
 -- When the last run of a schedule ended, and whether one is live.

@@ -3,7 +3,7 @@
 -- name: peek_jobs
 -- Every (partition, lane) with ready jobs, by skip scan in two steps as above; each partition's next due time, which is
 -- now if something waits to be looked at; whether jobs wait for an earlier one of their key, and whether any have
--- expired.
+-- expired; its next trigger, and whether there are times to catch up with.
 WITH RECURSIVE heads (partition, lane, place) AS (
     SELECT * FROM (SELECT j.partition, j.lane, j.rowid FROM foliot_jobs j
                    WHERE j.state = 'ready' ORDER BY j.partition, j.lane LIMIT 1)
@@ -15,7 +15,7 @@ WITH RECURSIVE heads (partition, lane, place) AS (
         (SELECT j.rowid FROM foliot_jobs j
          WHERE j.state = 'ready' AND j.partition > h.partition ORDER BY j.partition, j.lane LIMIT 1))
 )
-SELECT h.partition, h.lane, j.queue, j.requires, NULL, 0, 0
+SELECT h.partition, h.lane, j.queue, j.requires, NULL, 0, 0, NULL, 0
 FROM heads h CROSS JOIN foliot_jobs j ON j.rowid = h.place
 UNION ALL
 SELECT p.value, NULL, NULL, NULL,
@@ -26,7 +26,10 @@ SELECT p.value, NULL, NULL, NULL,
        EXISTS (SELECT 1 FROM foliot_jobs j WHERE j.partition = p.value AND j.ordering_key IS NOT NULL
                   AND j.hold IN ('admission', 'order')),
        EXISTS (SELECT 1 FROM foliot_jobs j WHERE j.partition = p.value AND j.expires_at IS NOT NULL
-                  AND j.expires_at <= :now AND j.state || '' IN ('scheduled', 'waiting', 'held', 'ready'))
+                  AND j.expires_at <= :now AND j.state || '' IN ('scheduled', 'waiting', 'held', 'ready')),
+       ((SELECT t.next_fire_at FROM foliot_triggers t WHERE t.partition = p.value
+         ORDER BY t.next_fire_at LIMIT 1) - :now) / 1000000.0,
+       EXISTS (SELECT 1 FROM foliot_gaps g WHERE g.partition = p.value AND NOT g.done)
 FROM json_each(:partitions) p;
 
 -- name: list_running_jobs
