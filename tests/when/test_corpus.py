@@ -52,13 +52,15 @@ def test_a_sentence_is_read_right_or_refused(sentence: str, meaning: str, zone: 
     try:
         fires = _next_fires(sentence, zone)
     except InvalidExpression as refusal:
-        assert refusal.hint
+        assert str(refusal).count(" or ") >= 2, "three examples that work"
         return
     assert fires in _meanings(meaning, zone)
+    english = parse(sentence, timezone=zone or ZONE, now=NOW).english
+    assert _next_fires(english, zone) == fires
 
 
 def test_most_sentences_with_one_meaning_are_read() -> None:
     clear = [sentence for sentence, meaning, _ in CORPUS if meaning != "-"]
     read = [sentence for sentence in clear if _is_read(sentence)]
     assert len(CORPUS) == 200
-    assert len(read) >= 0
+    assert len(read) >= 130
