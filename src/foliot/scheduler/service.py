@@ -10,6 +10,8 @@ from foliot.config import Settings
 from foliot.ids import Ids, SessionId
 from foliot.loop import Loop
 from foliot.scheduler.admit import Admit
+from foliot.scheduler.catch_up import CatchingUp
+from foliot.scheduler.fire import Fire
 from foliot.scheduler.kinds import Kinds
 from foliot.scheduler.order import Orders
 from foliot.scheduler.partitions import AllPartitions, Partitions
@@ -44,6 +46,10 @@ class Scheduler:
             announce=announce,
             look=look,
         )
+        self.fire = Fire(store, self.partitions, clock=clock, ids=ids, announce=announce, look=look)
+        self.catching_up = CatchingUp(
+            store, self.partitions, clock=clock, ids=ids, announce=announce
+        )
         self.orders = Orders(
             store, self.partitions, clock=clock, ids=ids, batch=own.batch, announce=announce
         )
@@ -55,6 +61,8 @@ class Scheduler:
         self.sweep = Sweep(store, self.partitions, clock=clock, ids=ids)
 
     def see(self, peek: Peek) -> None:
+        self.fire.see(peek)
+        self.catching_up.see(peek)
         self.admit.see(peek)
         self.orders.see(peek)
 
@@ -73,6 +81,8 @@ class Scheduler:
     def _loops(self) -> tuple[Loop, ...]:
         return (
             self.partitions,
+            self.fire,
+            self.catching_up,
             self.admit,
             self.orders,
             self.kinds,

@@ -11,13 +11,23 @@ import difflib
 import re
 import struct
 from bisect import bisect_right
+from datetime import date
 from functools import cache, lru_cache
 from importlib import metadata, resources
 from pathlib import Path
 from zoneinfo import TZPATH, available_timezones
 
 from foliot.errors import InvalidValue
-from foliot.when.civil import DAY, EARLIEST, END_YEAR, day_of, is_leap, month_length, weekday_of
+from foliot.when.civil import (
+    DAY,
+    EARLIEST,
+    END_YEAR,
+    date_of,
+    day_of,
+    is_leap,
+    month_length,
+    weekday_of,
+)
 
 _LONGEST_NAME = 64
 _HEADER = struct.Struct(">4sc15x6L")
@@ -58,6 +68,12 @@ def load_zone(name: str) -> Zone:
     if rule:
         _extend(changes, offsets, rule)
     return Zone(name, *_from_earliest(changes, offsets))
+
+
+def local_date(moment: int, timezone: str) -> date:
+    """The day that it is in the zone."""
+    year, month, day = date_of((moment + load_zone(timezone).offset_at(moment)) // DAY)
+    return date(year, month, day)
 
 
 @cache

@@ -1,0 +1,113 @@
+"""Catch up: times at which nobody fired are made up for, as each schedule's misfire rule wants it.
+
+A gap is walked once: first each of its times for the schedules that want them all, then its last time for those that
+want only that. After every chunk the gap's place is stored, so that any process can go on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from foliot.clock import Clock
+from foliot.ids import Ids
+from foliot.loop import Loop
+from foliot.model.schedule import Gap, Misfire
+from foliot.scheduler.fire import CHUNK, tell
+from foliot.scheduler.partitions import Partitions
+from foliot.scheduler.timetables import Timetables
+from foliot.store.port import Peek, Store, Wake
+from foliot.store.scheduling import CatchUp, Due, OpenGap
+from foliot.when import between
+
+_SELDOM: Final = 60.0
+_PAUSE: Final = 0.01  # between two chunks: what is due goes first
+MOST: Final = 10_000  # times of one gap that are made up for, the last ones
+
+
+class CatchingUp(Loop):
+    name = "catch_up"
+
+    def __init__(
+        self,
+        store: Store,
+        partitions: Partitions,
+        *,
+        clock: Clock,
+        ids: Ids,
+        announce: Callable[[Wake], None],
+    ) -> None:
+        super().__init__(clock, ids)
+        self._store = store
+        self._partitions = partitions
+        self._announce = announce
+        self._timetables = Timetables(store, clock)
+        self._missed: set[int] = set()  # partitions
+
+    def see(self, peek: Peek) -> None:
+        self._missed = set(peek.missed)
+        if self._missed:
+            self.wake()
+
+    async def tick(self) -> float:
+        for partition in sorted(self._missed & self._partitions.held):
+            found = await self._store.schedules.gaps(partition, limit=1, chunk=CHUNK)
+            for one in found:
+                await self._step(partition, one)
+            if not found:
+                self._missed.discard(partition)
+        return _PAUSE if self._missed & self._partitions.held else _SELDOM
+
+    async def _step(self, partition: int, found: OpenGap) -> None:
+        await self._timetables.refresh([] if found.due is None else [found.due])
+        step = self._plan(found)
+        fired = await self._store.schedules.catch_up(partition, step)
+        if fired is not None:
+            tell(self._announce, partition, fired)
+
+    def _plan(self, found: OpenGap) -> CatchUp:
+        gap, due = found.gap, found.due
+        if due is None:
+            return CatchUp(gap)
+        last = self._timetables.of(due).next_after(gap.to) is None
+        times = self._times(gap, due) if found.repeats or gap.nominal is not None else []
+        wanted = [at for at in times if gap.nominal is None or at >= gap.nominal]
+        if not wanted:
+            return self._latest(gap, due, ends=last)
+        at = wanted[0]
+        whole = due.upper is None
+        # After the last of its times comes one that is none: the place of those that want the last one only.
+        then = (wanted[1] if len(wanted) > 1 else gap.to + 1) if whole else at
+        return CatchUp(
+            gap,
+            due.stateful,
+            nominal=at,
+            policy=Misfire.ALL,
+            place=times.index(at),
+            upper=due.upper,
+            then=then,
+            after=due.upper,
+        )
+
+    def _latest(self, gap: Gap, due: Due, *, ends: bool) -> CatchUp:
+        whole = due.upper is None
+        return CatchUp(
+            gap,
+            due.stateful,
+            nominal=None if self._timetables.excludes(due, gap.to) else gap.to,
+            policy=Misfire.LATEST,
+            upper=due.upper,
+            then=None if whole else gap.to + 1,
+            after=due.upper,
+            ends=whole and ends,
+        )
+
+    def _times(self, gap: Gap, due: Due) -> list[int]:
+        timetable = self._timetables.of(due)
+        times = (
+            at
+            for at in between(timetable, gap.start - 1, gap.to)
+            if not self._timetables.excludes(due, at)
+        )
+        return list(deque(times, MOST))

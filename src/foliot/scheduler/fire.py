@@ -1,0 +1,171 @@
+"""Fire: at its time, the schedules of a trigger become jobs.
+
+Sleeps until the next trigger is due. In every round the small triggers go first, many in one transaction; of one that
+has more schedules than fit a chunk, one chunk follows: whatever else becomes due waits for that at most. Any number of
+processes may fire the same trigger; the store lets one of them do it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from foliot.clock import Clock
+from foliot.ids import Ids, mark_of
+from foliot.loop import Loop
+from foliot.model.job import JobState
+from foliot.model.schedule import FOREVER
+from foliot.scheduler.partitions import Partitions
+from foliot.scheduler.timetables import Timetables
+from foliot.store.port import Peek, Store, Wake
+from foliot.store.scheduling import GRACE, Due, Fired, Jump, Move
+from foliot.when import count_between, last_until, tzdata_version
+
+log = logging.getLogger("foliot.scheduler")
+
+CHUNK: Final = 5_000  # schedules in one transaction
+_TRIGGERS: Final = 1_000  # that are looked at in one round
+_LONGEST: Final = 60.0
+_AGAIN: Final = 0.01
+_MOST_COUNTED: Final = 100_000  # missed times
+
+
+class Fire(Loop):
+    name = "fire"
+
+    def __init__(
+        self,
+        store: Store,
+        partitions: Partitions,
+        *,
+        clock: Clock,
+        ids: Ids,
+        announce: Callable[[Wake], None],
+        look: Callable[[], None],
+    ) -> None:
+        super().__init__(clock, ids)
+        self._store = store
+        self._partitions = partitions
+        self._announce = announce
+        self._look = look
+        self._timetables = Timetables(store, clock)
+        self._due: dict[int, float] = {}  # partition -> when, on our monotonic clock
+
+    def see(self, peek: Peek) -> None:
+        now = self.clock.monotonic()
+        self._due = {partition: now + seconds for partition, seconds in peek.fire_in.items()}
+        self.wake()
+
+    async def tick(self) -> float:
+        now = self.clock.monotonic()
+        held = self._partitions.held
+        due = [partition for partition, at in self._due.items() if at <= now and partition in held]
+        moved = False
+        for partition in due:
+            moved |= await self._fire(partition)
+        if moved:
+            self._look()  # what comes next is not known until somebody has looked
+        ahead = [at - now for partition, at in self._due.items() if partition in held and at > now]
+        return min([*ahead, _LONGEST])
+
+    async def _fire(self, partition: int) -> bool:
+        """All that is due. Whether anything has moved."""
+        moved = False
+        while found := await self._store.schedules.due(partition, limit=_TRIGGERS, chunk=CHUNK):
+            done = await self._round(partition, found)
+            moved |= done
+            if not done or partition not in self._partitions.held:
+                break
+        if moved:
+            self._due.pop(partition, None)
+        else:  # it is due on our clock and not yet on the store's, or somebody else was faster
+            self._due[partition] = self.clock.monotonic() + _AGAIN
+        return moved
+
+    async def _round(self, partition: int, found: Sequence[Due]) -> bool:
+        await self._timetables.refresh(found)
+        tzdata = tzdata_version()
+        moves: list[Move] = []
+        jumps: list[Jump] = []
+        moved = 0
+        for due in found:
+            if due.delay is not None:
+                moved += self._tell(
+                    partition, await self._store.schedules.fire_delayed(partition, due.id)
+                )
+            elif (jump := self._jump(due)) is not None:
+                jumps.append(jump)
+            else:
+                moves.append(self._move(due))
+        if jumps:
+            moved += await self._store.schedules.jump(partition, jumps, tzdata=tzdata)
+        for batch in batches(moves):
+            fired = await self._store.schedules.fire(partition, batch, tzdata=tzdata)
+            moved += self._tell(partition, fired)
+        return moved > 0
+
+    def _move(self, due: Due) -> Move:
+        whole = due.upper is None
+        following = self._timetables.of(due).next_after(due.nominal) if whole else None
+        return Move(
+            due.id,
+            due.stateful,
+            due.nominal,
+            due.cursor,
+            due.upper,
+            following,
+            due.count if whole else CHUNK,
+        )
+
+    def _jump(self, due: Due) -> Jump | None:
+        """Of a trigger that was missed, to the first time ahead; of one that is excluded, to the next time."""
+        if due.cursor is not None:
+            return None
+        timetable = self._timetables.of(due)
+        now = int(due.now)
+        if due.now - due.nominal > GRACE:
+            last = last_until(timetable, now, since=due.nominal - 1) or due.nominal
+            count = count_between(timetable, due.nominal - 1, last, limit=_MOST_COUNTED)
+            following = timetable.next_after(now)
+            log.warning(
+                "trigger %r (%s) is %.0f s late: %d times were missed",
+                due.expression,
+                due.timezone,
+                due.now - due.nominal,
+                count,
+            )
+            return Jump(due.id, due.nominal, last, count, "missed", following or FOREVER)
+        if self._timetables.excludes(due, due.nominal):
+            following = timetable.next_after(due.nominal)
+            return Jump(due.id, due.nominal, due.nominal, 1, "excluded", following or FOREVER)
+        return None
+
+    def _tell(self, partition: int, fired: Fired) -> int:
+        tell(self._announce, partition, fired)
+        return fired.moved
+
+
+def batches(moves: Iterable[Move]) -> list[list[Move]]:
+    """The small ones together, a chunk full at a time; then one chunk of the first that has more."""
+    small = sorted((move for move in moves if move.upper is None), key=lambda move: move.count)
+    large = [move for move in moves if move.upper is not None]
+    made: list[list[Move]] = []
+    room = 0
+    for move in small:
+        if move.count > room or not made:
+            made.append([])
+            room = CHUNK
+        made[-1].append(move)
+        room -= move.count
+    return [*made, *([large[0]] for _ in large[:1])]
+
+
+def tell(announce: Callable[[Wake], None], partition: int, fired: Fired) -> None:
+    """Workers, of what is ready; those who wait, of what was ended."""
+    ready = {(partition, lane) for lane, state, _ in fired.lanes if state is JobState.READY}
+    later = any(state is not JobState.READY for _, state, _ in fired.lanes)
+    running = [id for id, state in fired.cancelled.items() if state is JobState.RUNNING]
+    ended = [mark_of(id) for id in fired.cancelled if id not in running]
+    if ready or later or fired.cancelled:
+        announce(Wake(tuple(ready), due=later, cancel=bool(running), ended=tuple(ended)))
