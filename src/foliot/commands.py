@@ -103,14 +103,28 @@ async def submit_kind(
     options: Options | None = None,
     largest: int = 256 << 10,
 ) -> JobId:
-    """Submit without the code of the job: by its kind, with a payload in JSON that is checked against what the app
-    announced, and the options that `fn.options` takes. Returns the id that stands for it."""
+    """Submit without the code of the job. Returns the id that stands for it."""
+    job = await prepare_kind(store, kind, payload, ids=ids, options=options, largest=largest)
+    return (await submit(store, [job]))[0]
+
+
+async def prepare_kind(
+    store: Store,
+    kind: str,
+    payload: str | bytes | Mapping[str, Any] = "{}",
+    *,
+    ids: Ids,
+    options: Options | None = None,
+    largest: int = 256 << 10,
+) -> NewJob:
+    """A job to submit, made by its kind: with a payload in JSON that is checked against what the app announced, and the
+    options that `fn.options` takes."""
     known = await store.definitions.get(kind)
     if known is None:
         raise UnknownKind(kind, known=[one.kind for one in await store.definitions.all()])
     encoded = _encode_payload(payload, known, largest)
     template = template_of(kind, known.options, check_options(NO_CHOICES, options or {}))
-    return (await submit(store, [fill(template, encoded, ids)]))[0]
+    return fill(template, encoded, ids)
 
 
 async def change(
