@@ -15,6 +15,7 @@ from foliot.model.overview import HeldJobs, Overdue
 from foliot.model.session import Session
 from foliot.store.port import Store
 from foliot.store.queueing import Queue
+from foliot.store.scheduling import GRACE, MOST_LATE, LateTrigger
 
 _CAP: Final = 10_000
 _LATE: Final = 10.0  # seconds behind its time before something is overdue
@@ -37,6 +38,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     sessions: list[Session]
     held: list[HeldJobs]
     overdue: Overdue
+    late: list[LateTrigger]
     ready: list[Lane]
     queues: list[Queue]
     definitions: list[StoredDefinition]
@@ -52,6 +54,7 @@ async def gather(store: Store) -> Facts:
         sessions=await store.sessions.all(),
         held=await store.overview.held(cap=_CAP),
         overdue=await store.overview.overdue(late=_LATE, cap=_CAP),
+        late=await store.schedules.overdue(seconds=GRACE),
         ready=list(dict.fromkeys(lane for _, lane in (await store.jobs.peek()).ready)),
         queues=await store.queues.all(),
         definitions=await store.definitions.all(),
@@ -62,6 +65,7 @@ def diagnose(facts: Facts) -> Iterator[Finding]:
     yield from _sick(facts)
     yield from _held(facts)
     yield from _overdue(facts)
+    yield from _late(facts)
     yield from _stranded(facts)
     yield from _paused(facts)
     yield from _unknown(facts)
@@ -100,6 +104,15 @@ def _overdue(facts: Facts) -> Iterator[Finding]:
     if overdue.past_deadline:
         value = f"{_count(overdue.past_deadline)} running past their timeout"
         yield Finding("bad", "overdue", value, "a worker or scheduler must run to take them back")
+
+
+def _late(facts: Facts) -> Iterator[Finding]:
+    if facts.late:
+        count = f"{len(facts.late)}{' or more' if len(facts.late) >= MOST_LATE else ''}"
+        first = facts.late[0]
+        value = f"{count} triggers have not fired, {first.expression!r} for {ago(first.seconds)}"
+        advice = "a worker or scheduler must run; missed times follow each schedule's misfire rule"
+        yield Finding("bad", "schedules overdue", value, advice)
 
 
 def _stranded(facts: Facts) -> Iterator[Finding]:

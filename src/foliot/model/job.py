@@ -100,6 +100,7 @@ class Facts(msgspec.Struct, frozen=True):
     fair_key: str | None = None
     extras: Extras = Extras()
     run_at: int | None = None  # microseconds since 1970; None: when it was submitted
+    last_result: str | None = None  # JSON, of the last run of its schedule that succeeded
 
 
 _PLAIN = Facts()

@@ -30,4 +30,6 @@ class Prune(Loop):
             await self._store.upkeep.prune(keep=self._keep, limit=self._batch)
             if self._keep is not None:
                 await self._store.logs.prune(keep=self._keep, limit=self._batch)
+                for partition in range(self._store.partitions):
+                    await self._store.schedules.prune(partition, keep=self._keep, limit=self._batch)
         return self.ids.jitter(self._every)

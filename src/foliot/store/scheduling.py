@@ -33,6 +33,7 @@ from foliot.store.searching import Record
 
 # A trigger that is later than so many seconds was missed; what is later than that only a little is fired as usual.
 GRACE: Final = 10.0
+MOST_LATE: Final = 100
 FIRST_SCHEDULE: Final = ScheduleId("00000000-0000-0000-0000-000000000000")
 
 
@@ -126,6 +127,14 @@ class Group(msgspec.Struct, frozen=True):
     dst_overlap: DstOverlap | None
     size: int
     next: int
+
+
+class LateTrigger(msgspec.Struct, frozen=True):
+    partition: int
+    expression: str
+    timezone: str
+    seconds: float
+    size: int
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -248,6 +257,10 @@ class Schedules(Protocol):
         """Submit these runs, except those that there are already, live or ended. Returns which were missing."""
         ...
 
+    async def prune(self, partition: int, *, keep: float, limit: int) -> int:
+        """Forget what was written down of times more than `keep` seconds ago. Returns how much."""
+        ...
+
     # Looks
 
     async def now(self) -> datetime:
@@ -280,13 +293,8 @@ class Schedules(Protocol):
         """Of a stateful schedule, newest first."""
         ...
 
-    async def last_result(self, id: ScheduleId, *, before: JobId) -> bytes | None:
-        """Of its last run that succeeded."""
-        ...
-
-    async def overdue(self, *, seconds: float) -> list[tuple[int, int, float, int]]:
-        """Triggers that should have fired so long ago: partition, number, seconds late, schedules; the latest first,
-        a hundred at most."""
+    async def overdue(self, *, seconds: float) -> list[LateTrigger]:
+        """Triggers that should have fired so long ago, the longest first, MOST_LATE at most."""
         ...
 
     async def forecast(self, *, limit: int) -> tuple[list[Group], int]:
@@ -347,7 +355,9 @@ def extras_of(schedule: NewSchedule) -> str:
     """Of its jobs, as JSON. It says at least the schedule's name: what firing adds follows a comma."""
     more = schedule.template.more
     extras = Extras() if more is None or more.extras is None else more.extras
-    named = msgspec.structs.replace(extras, schedule=schedule.name)
+    named = msgspec.structs.replace(
+        extras, schedule=schedule.name, carry=schedule.rules.carry_result
+    )
     return msgspec.json.encode(named).decode()
 
 

@@ -118,6 +118,23 @@ class CurrentJob:
         return self.created_at if due is None else _EPOCH + timedelta(microseconds=due)
 
     @property
+    def schedule(self) -> str | None:
+        """The name of the schedule that it is a run of."""
+        return self._job.facts.extras.schedule
+
+    @property
+    def nominal_at(self) -> datetime | None:
+        """The time that the schedule named for this run, whenever it was started; None if it was run by hand."""
+        nominal = self._job.facts.extras.nominal
+        return None if nominal is None else _EPOCH + timedelta(seconds=nominal)
+
+    @property
+    def last_result(self) -> Any:
+        """What the last run of its schedule that succeeded returned, if the schedule says `carry_result=True`."""
+        last = self._job.facts.last_result
+        return None if last is None else msgspec.json.decode(last)
+
+    @property
     def session(self) -> SessionId:
         """Which life of which worker process runs it: one of `foliot workers list`."""
         return self._place.session

@@ -12,7 +12,17 @@ from foliot.model.job import JobState
 from foliot.store import rows
 from foliot.store.postgres.arrays import numbers, optional_numbers, texts, words
 from foliot.store.postgres.connection import Ask, Connections, Rows, Step, Values
-from foliot.store.scheduling import CatchUp, Due, Fired, Group, Jump, Move, OpenGap
+from foliot.store.scheduling import (
+    MOST_LATE,
+    CatchUp,
+    Due,
+    Fired,
+    Group,
+    Jump,
+    LateTrigger,
+    Move,
+    OpenGap,
+)
 from foliot.store.sql import load_statements
 
 SQL: Final = load_statements("foliot.store.postgres", "fire.sql", "runs.sql")
@@ -129,19 +139,31 @@ class Firing:
 
         return await self._connections.converse(talk)
 
-    async def overdue(self, *, seconds: float) -> list[tuple[int, int, float, int]]:
+    async def overdue(self, *, seconds: float) -> list[LateTrigger]:
         values: Values = {
             "partitions": numbers(range(self._partitions)),
             "seconds": seconds,
+            "limit": MOST_LATE,
             "now": self._clock.now_for_store(),
         }
         found = await self._connections.read(SQL["find_overdue_triggers"], values)
-        return [(row[0], row[1], row[2], row[3]) for row in found]
+        return [LateTrigger(*row) for row in found]
 
     async def forecast(self, *, limit: int) -> tuple[list[Group], int]:
         groups = await self._connections.read(SQL["forecast_triggers"], {"limit": limit})
         [(triggers, _)] = await self._connections.read(SQL["count_triggers"], {})
         return [Group(*row) for row in groups], triggers
+
+    async def prune(self, partition: int, *, keep: float, limit: int) -> int:
+        pruned = 0
+        for name in ("prune_ledger", "prune_gaps", "prune_versions"):
+            count = limit
+            while count >= limit:
+                values = self._values(partition, keep=keep, limit=limit)
+                [gone] = await self._connections.transact([Step(SQL[name], values)])
+                count = len(gone)
+                pruned += count
+        return pruned
 
     async def _lock(
         self, ask: Ask, partition: int, triggers: Sequence[int] | dict[int, Move] | dict[int, Jump]

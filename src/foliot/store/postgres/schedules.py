@@ -208,11 +208,6 @@ class PostgresSchedules(Firing):
         found = await self._connections.read(FIRE["list_recent_runs"], values)
         return [rows.run(row, rows.as_is) for row in found]
 
-    async def last_result(self, id: ScheduleId, *, before: JobId) -> bytes | None:
-        values = {**self._of(id), "before": before}
-        found = await self._connections.read(FIRE["get_last_result"], values)
-        return bytes(found[0][0]) if found and found[0][0] is not None else None
-
     async def _detach(
         self, statement: str, values: Values, record: Record | None
     ) -> list[ScheduleId]:

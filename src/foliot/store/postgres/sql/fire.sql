@@ -173,11 +173,11 @@ SET nominal = to_timestamp(:then::bigint), cursor = :after::uuid, done = :done
 WHERE g.partition = :partition AND g.trigger = :trigger AND g.from_at = to_timestamp(:start::bigint);
 
 -- name: find_overdue_triggers
-SELECT t.partition, t.id, extract(epoch FROM coalesce(:now, now()) - t.next_fire_at)::float8, t.size
+SELECT t.partition, t.expression, t.timezone, extract(epoch FROM coalesce(:now, now()) - t.next_fire_at)::float8, t.size
 FROM foliot.triggers t
 WHERE t.partition = ANY (:partitions::smallint[])
   AND t.next_fire_at < coalesce(:now, now()) - make_interval(secs => :seconds::float8)
-ORDER BY t.next_fire_at LIMIT 100;
+ORDER BY t.next_fire_at LIMIT :limit;
 
 -- name: forecast_triggers
 SELECT t.expression, t.timezone, t.dst_gap, t.dst_overlap, sum(t.size)::bigint, min(extract(epoch FROM t.next_fire_at))::bigint
@@ -196,3 +196,27 @@ WHERE t.partition = :partition AND t.id = :trigger ORDER BY s.id LIMIT 1;
 -- name: delay_trigger
 UPDATE foliot.triggers t SET fired_at = t.next_fire_at, next_fire_at = to_timestamp(:next::bigint)
 WHERE t.partition = :partition AND t.id = :trigger;
+
+-- name: prune_ledger
+DELETE FROM foliot.ledger l
+WHERE l.partition = :partition AND (l.schedule, l.from_at, l.reason) IN (
+    SELECT o.schedule, o.from_at, o.reason FROM foliot.ledger o
+    WHERE o.partition = :partition AND o.to_at < coalesce(:now, now()) - make_interval(secs => :keep::float8)
+    LIMIT :limit)
+RETURNING 1;
+
+-- name: prune_gaps
+DELETE FROM foliot.gaps g
+WHERE g.partition = :partition AND (g.trigger, g.from_at) IN (
+    SELECT o.trigger, o.from_at FROM foliot.gaps o
+    WHERE o.partition = :partition AND o.done AND o.to_at < coalesce(:now, now()) - make_interval(secs => :keep::float8)
+    LIMIT :limit)
+RETURNING 1;
+
+-- name: prune_versions
+DELETE FROM foliot.versions v
+WHERE v.partition = :partition AND (v.schedule, v.version) IN (
+    SELECT o.schedule, o.version FROM foliot.versions o
+    WHERE o.partition = :partition AND o.until < coalesce(:now, now()) - make_interval(secs => :keep::float8)
+    LIMIT :limit)
+RETURNING 1;

@@ -151,8 +151,3 @@ SELECT * FROM (
     (SELECT d.id::text, 'dead', d.created_at, d.started_at, d.extras FROM foliot.dead d
      WHERE d.partition = :partition AND d.schedule = :id ORDER BY d.finished_at DESC LIMIT :limit)) r
 ORDER BY r.created_at DESC LIMIT :limit;
-
--- name: get_last_result
-SELECT h.result FROM foliot.history h
-WHERE h.partition = :partition AND h.schedule = :id AND h.state = 'succeeded' AND h.id <> :before
-ORDER BY h.finished_at DESC LIMIT 1;
