@@ -1,0 +1,355 @@
+"""Of everything a user may ask (commands.py), what is about schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Literal, TypeVar, Unpack
+
+import msgspec
+
+from foliot.author import Author
+from foliot.bulk import wake_cancelled
+from foliot.errors import FoliotError, InvalidValue, shown
+from foliot.ids import Ids, JobId, ScheduleId, partition_of, schedule_id, slot_of
+from foliot.model.job import NewJob
+from foliot.model.schedule import NewSchedule, Overlap, Schedule, ScheduleState
+from foliot.schedule_draft import Draft, check_draft, trigger_of
+from foliot.schedule_jobs import is_same, job_of, options_of, template_of
+from foliot.schedule_looks import (
+    PAGE,
+    get,
+    next_fires,
+    preview,
+    search,
+    unknown,
+    walk,
+    wanted_of,
+)
+from foliot.schedule_options import ScheduleOptions
+from foliot.store.port import Store, Wake
+from foliot.store.searching import Record
+
+__all__ = [
+    "Draft",
+    "Put",
+    "ScheduleOptions",
+    "check_draft",
+    "create",
+    "delete",
+    "get",
+    "next_fires",
+    "pause",
+    "preview",
+    "resume",
+    "search",
+    "trigger",
+    "update",
+]
+
+BATCH: Final = 5000  # created in one transaction
+_TRIES: Final = 20
+Names = str | Iterable[str]
+T = TypeVar("T")
+
+
+class Put(msgspec.Struct, frozen=True):
+    """What became of a draft. `before`: the schedule that had its name."""
+
+    name: str
+    outcome: Literal["created", "changed", "unchanged"]
+    before: Schedule | None = None
+
+
+async def create(
+    store: Store, drafts: Sequence[Draft], *, by: Author | str | None = None
+) -> list[Put]:
+    """Make each the schedule of its name: a new one, or a new version of the one that there is, which stays paused if
+    it is. All are checked first; then those of a partition are stored in transactions of some thousands."""
+    now = (await store.schedules.now()).timestamp()
+    schedules = _checked(store, drafts, now)
+    made: set[ScheduleId] = set()
+    for partition, some in _by_partition(store, schedules, lambda one: one.id):
+        for start in range(0, len(some), BATCH):
+            made |= await store.schedules.create(partition, some[start : start + BATCH])
+    if made:
+        store.wake(Wake(due=True))
+    if len(made) == len(schedules):
+        return [Put(one.name, "created") for one in schedules]
+    puts: list[Put] = []
+    for one in schedules:
+        puts.append(Put(one.name, "created") if one.id in made else await _put(store, one, by))
+        made.discard(one.id)  # named twice: the last one counts
+    return puts
+
+
+def _checked(store: Store, drafts: Sequence[Draft], now: float) -> list[NewSchedule]:
+    schedules: list[NewSchedule] = []
+    for draft in drafts:
+        try:
+            schedule = check_draft(draft, now=now)
+            if store.partitions > 1:
+                _check_home(draft.job)
+        except InvalidValue as error:
+            if len(drafts) > 1:
+                error.message = f"schedule {shown(draft.name)}: {error.message}"
+            raise
+        schedules.append(schedule)
+    return schedules
+
+
+def _check_home(job: NewJob) -> None:
+    """A schedule and its jobs live together; a key may belong elsewhere."""
+    ordering_key = None if job.more is None else job.more.ordering_key
+    for field, value in (("key", job.key), ("ordering_key", ordering_key)):
+        if value is not None:
+            raise InvalidValue(
+                field,
+                value,
+                "cannot be kept for the jobs of a schedule in a store with several partitions",
+                hint="submit a job with this key from the job that the schedule runs",
+            )
+
+
+async def _put(store: Store, new: NewSchedule, by: Author | str | None) -> Put:
+    """Under a name that is taken."""
+    partition = partition_of(new.id, store.partitions)
+    for _ in range(_TRIES):
+        found = await store.schedules.get([new.id])
+        if not found:
+            if await store.schedules.create(partition, [new]):
+                return Put(new.name, "created")
+            continue
+        before = found[0]
+        outcome: Literal["changed", "unchanged"] = "unchanged"
+        if not is_same(before, new):
+            record = _record(by, "change", {new.id: new.name}, expression=new.rules.expression)
+            changed = await store.schedules.change(
+                partition, new, version=before.version, record=record
+            )
+            if not changed:
+                continue
+            outcome = "changed"
+        if before.state is ScheduleState.PARKED:
+            await store.schedules.resume(partition, [(new.id, new.trigger)])
+        if outcome == "changed" or before.state is ScheduleState.PARKED:
+            store.wake(Wake(due=True))
+        return Put(new.name, outcome, before)
+    raise _contended(new.name)
+
+
+async def update(
+    store: Store,
+    name: str,
+    *,
+    expression: str | None = None,
+    job: NewJob | None = None,
+    namespace: str = "default",
+    by: Author | str | None = None,
+    **options: Unpack[ScheduleOptions],
+) -> Schedule:
+    """Change what is named, from now on; None takes an option back. What it was is kept with its span."""
+    for _ in range(_TRIES):
+        before = await get(store, name, namespace=namespace)
+        now = (await store.schedules.now()).timestamp()
+        told = before.rules.text or None
+        if options.get("after_completion") is not None:
+            told = None
+        said = ScheduleOptions(**{**options_of(before), **options})  # type: ignore[typeddict-item]
+        if expression is not None:
+            told = expression
+            said.pop("after_completion", None)
+        draft = Draft(before.name, job or template_of(before), told, said, before.origin)
+        [new] = _checked(store, [draft], now)
+        if expression is None and told is not None:
+            rules = msgspec.structs.replace(new.rules, expression=before.rules.expression)
+            new = msgspec.structs.replace(new, rules=rules)
+        if new.namespace != namespace:
+            raise InvalidValue(
+                "namespace",
+                new.namespace,
+                "is not that of the schedule, and cannot be changed",
+                hint="delete the schedule and make another",
+            )
+        partition = partition_of(new.id, store.partitions)
+        told_of = {key: str(value) for key, value in options.items()}
+        record = _record(by, "change", {new.id: name}, expression=expression, **told_of)
+        if is_same(before, new) or await store.schedules.change(
+            partition, new, version=before.version, record=record
+        ):
+            store.wake(Wake(due=True))
+            return await get(store, name, namespace=namespace)
+    raise _contended(name)
+
+
+async def pause(
+    store: Store,
+    names: Names | None = None,
+    *,
+    tag: str | None = None,
+    kind: str | None = None,
+    namespace: str | None = None,
+    note: str | None = None,
+    by: Author | str | None = None,
+) -> list[str]:
+    """When this returns they do not fire. Returns the names of those that were active."""
+    _check_note(note)
+
+    async def act(partition: int, some: Sequence[Schedule], record: Record | None) -> Any:
+        ids = [one.id for one in some]
+        who = by.name if isinstance(by, Author) else by
+        return await store.schedules.pause(partition, ids, by=who, note=note, record=record)
+
+    chosen = (names, tag, kind, namespace)
+    return await _each(store, chosen, act, lambda ids: _record(by, "pause", ids, note=note))
+
+
+async def resume(
+    store: Store,
+    names: Names | None = None,
+    *,
+    tag: str | None = None,
+    kind: str | None = None,
+    namespace: str | None = None,
+    by: Author | str | None = None,
+) -> list[str]:
+    """From now on: what was to fire meanwhile is not made up for. Returns the names of those that were paused or
+    parked."""
+
+    async def act(partition: int, some: Sequence[Schedule], record: Record | None) -> Any:
+        now = (await store.schedules.now()).timestamp()
+        attached = [(one.id, trigger_of(one.id, one.rules, now=now)) for one in some]
+        return await store.schedules.resume(partition, attached, record=record)
+
+    chosen = (names, tag, kind, namespace)
+    resumed = await _each(store, chosen, act, lambda ids: _record(by, "resume", ids))
+    if resumed:
+        store.wake(Wake(due=True))
+    return resumed
+
+
+async def delete(
+    store: Store,
+    names: Names | None = None,
+    *,
+    tag: str | None = None,
+    kind: str | None = None,
+    namespace: str | None = None,
+    by: Author | str | None = None,
+) -> list[str]:
+    """With what is known of their past; their jobs stay. Returns the names of those that there were."""
+
+    async def act(partition: int, some: Sequence[Schedule], record: Record | None) -> Any:
+        return await store.schedules.delete(partition, [one.id for one in some], record=record)
+
+    chosen = (names, tag, kind, namespace)
+    return await _each(store, chosen, act, lambda ids: _record(by, "delete", ids))
+
+
+async def trigger(
+    store: Store,
+    name: str,
+    *,
+    overlap: str | None = None,
+    namespace: str = "default",
+    ids: Ids,
+    by: Author | str | None = None,
+) -> JobId | None:
+    """Run it now, whatever its times; under its rule of overlap, or this one. None: a run that has not ended forbids
+    it, or a live job has its unique key."""
+    rule = None if overlap is None else check_overlap(overlap)
+    schedule = await get(store, name, namespace=namespace)
+    partition = partition_of(schedule.id, store.partitions)
+    job = job_of(schedule, ids.job(slot_of(schedule.id)), overlap=rule or schedule.rules.overlap)
+    fired = await store.schedules.run_now(partition, schedule.id, job, overlap=rule)
+    if fired is None or (job.key is not None and await store.jobs.get(job.id) is None):
+        return None
+    if isinstance(by, Author):
+        await store.audit.write([by.deed("trigger", f"schedule:{name}", job=job.id)])
+    store.wake(Wake(ready=((partition, job.lane),), due=True))
+    if fired.cancelled:
+        wake_cancelled(store, fired.cancelled)
+    return job.id
+
+
+def check_overlap(value: object) -> Overlap:
+    known = [one.value for one in Overlap]
+    if value not in known:
+        problem = f"is not one of {', '.join(known)}"
+        raise InvalidValue("overlap", value, problem, example='overlap="allow"')
+    return Overlap(value)
+
+
+def _check_note(note: object) -> None:
+    if note is not None and (not isinstance(note, str) or len(note) > 1000):
+        problem = "is not text of at most 1000 characters"
+        raise InvalidValue("note", note, problem, example='note="until the outage is over"')
+
+
+Chosen = tuple[Names | None, str | None, str | None, str | None]
+
+
+async def _each(
+    store: Store,
+    chosen: Chosen,
+    act: Callable[[int, Sequence[Schedule], Record | None], Any],
+    record: Callable[[dict[ScheduleId, str]], Record | None],
+) -> list[str]:
+    """The act, page by page, on those that are chosen by name, or by tag and kind. Returns whom it changed."""
+    names, tag, kind, namespace = chosen
+    changed: list[str] = []
+    if names is not None:
+        if tag is not None or kind is not None:
+            raise InvalidValue("names", names, "cannot be given together with tag or kind")
+        pages = [await _named(store, names, namespace or "default")]
+    elif tag is None and kind is None:
+        raise InvalidValue("schedule", problem="is not said: which one?", example='tag="shop"')
+    else:
+        wanted = wanted_of(tag=tag, kind=kind, namespace=namespace)
+        pages = [page async for page in walk(store, wanted)]
+    for page in pages:
+        for partition, some in _by_partition(store, page, lambda one: one.id):
+            known = {one.id: one.name for one in some}
+            changed += [known[id] for id in await act(partition, some, record(known))]
+    return sorted(changed)
+
+
+async def _named(store: Store, names: Names, namespace: str) -> list[Schedule]:
+    wanted = dict.fromkeys([names] if isinstance(names, str) else names)
+    found: dict[str, Schedule] = {}
+    every = list(wanted)
+    for start in range(0, len(every), PAGE):
+        ids = [schedule_id(namespace, str(name)) for name in every[start : start + PAGE]]
+        found |= {one.name: one for one in await store.schedules.get(ids)}
+    for name in every:
+        if name not in found:
+            raise await unknown(store, name, namespace)
+    return list(found.values())
+
+
+def _by_partition(
+    store: Store, things: Sequence[T], id: Callable[[T], str]
+) -> list[tuple[int, Sequence[T]]]:
+    if store.partitions == 1:
+        return [(0, things)] if things else []
+    groups: dict[int, list[T]] = {}
+    for thing in things:
+        groups.setdefault(partition_of(id(thing), store.partitions), []).append(thing)
+    return sorted(groups.items())
+
+
+def _record(
+    by: Author | str | None, action: str, names: dict[ScheduleId, str], **detail: Any
+) -> Record | None:
+    """What is written down of an act by hand, under the schedules' names."""
+    if not isinstance(by, Author):
+        return None
+    author, told = by, {key: value for key, value in detail.items() if value is not None}
+
+    def record(changed: Sequence[str]) -> list[Any]:
+        return [author.deed(action, f"schedule:{names[ScheduleId(id)]}", **told) for id in changed]
+
+    return record
+
+
+def _contended(name: str) -> FoliotError:
+    return FoliotError(f"schedule {shown(name)} is being changed by others all the time")
