@@ -29,7 +29,7 @@ _AS_THEY_ARE: Final = tuple(
 
 def template_of(schedule: Schedule) -> NewJob:
     """As a draft takes it."""
-    extras = msgspec.structs.replace(_decode_extras(schedule.extras), schedule=None)
+    extras = msgspec.structs.replace(_decode_extras(schedule.extras), schedule=None, carry=False)
     return _job(schedule, _NOBODY, None if extras == Extras() else extras)
 
 

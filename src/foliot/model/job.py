@@ -56,6 +56,7 @@ class Extras(msgspec.Struct, frozen=True, omit_defaults=True):
     nominal: int | None = (
         None  # the time that the schedule named, in seconds since 1970; None: by hand
     )
+    carry: bool = False  # it sees the result of the schedule's last run
 
 
 class More(msgspec.Struct, frozen=True, omit_defaults=True):
