@@ -96,9 +96,13 @@ def schedule_id(namespace: str, name: str) -> ScheduleId:
 def fire_id(schedule: str, nominal: int) -> JobId:
     """Of the job that a schedule becomes at a nominal time, in seconds: made again, it is the same. The statements that
     fire make it the same way."""
-    chance = md5(f"{schedule}:{nominal}".encode(), usedforsecurity=False).hexdigest()
-    digits = f"{nominal * 1000:012x}7{schedule[15:18]}8{chance[:15]}"
+    digits = f"{nominal * 1000:012x}7{schedule[15:18]}8{_chance(schedule, nominal)[:15]}"
     return JobId(f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}")
+
+
+def fire_jitter(schedule: str, nominal: int, seconds: int) -> int:
+    """How much later than planned that job is due, at most so many seconds: made again, it is the same."""
+    return int(_chance(schedule, nominal)[15:23], 16) % (seconds + 1)
 
 
 def trigger_id(*parts: str) -> int:
@@ -137,6 +141,10 @@ def is_job_id(text: str) -> bool:
         and text[14] == "7"
         and all(c in "0123456789abcdef-" for c in text)
     )
+
+
+def _chance(schedule: str, nominal: int) -> str:
+    return md5(f"{schedule}:{nominal}".encode(), usedforsecurity=False).hexdigest()
 
 
 def _text(number: int) -> str:

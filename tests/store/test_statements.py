@@ -24,6 +24,9 @@ FILES = [
     "definitions.sql",
     "keys.sql",
     "repartition.sql",
+    "schedules.sql",
+    "fire.sql",
+    "runs.sql",
 ]
 POSTGRES, SQLITE = "foliot.store.postgres", "foliot.store.sqlite"
 
@@ -38,6 +41,10 @@ ONLY_POSTGRES = {
     "limit_search": "the time is looked at between steps",
     "lock_orders": "there is one writer, so nobody admits beside it",
     "lock_turns": "the same",
+    "lock_triggers_of": "there is one writer, so nobody fires beside it",
+    "find_strays": "the same",
+    "lock_schedule": "the same",
+    "get_now": "a file has no clock",
     "prune_default_history": "what no day was made for",
     "prune_attempts": "in SQLite they go with their job's history",
     "count_dead_tuples": "freed pages are used again by themselves",
@@ -54,6 +61,7 @@ ONLY_SQLITE = {
     "prune_history": "there are no days to drop",
 }
 TABLES = "fair|turns|jobs|history|history_default|dead|attempts|queues|sessions|leases|migrations|definitions|keys"
+TABLES += "|triggers|schedules|versions|ledger|gaps|calendars"
 
 
 def names(package: str, file: str) -> list[str]:

@@ -51,6 +51,16 @@ CREATE TRIGGER one_partition BEFORE INSERT OR UPDATE OR DELETE ON foliot.dead
     FOR EACH ROW EXECUTE FUNCTION public.stay_in_one_partition();
 CREATE TRIGGER one_partition BEFORE INSERT OR UPDATE OR DELETE ON foliot.attempts
     FOR EACH ROW EXECUTE FUNCTION public.stay_in_one_partition();
+CREATE TRIGGER one_partition BEFORE INSERT OR UPDATE OR DELETE ON foliot.schedules
+    FOR EACH ROW EXECUTE FUNCTION public.stay_in_one_partition();
+CREATE TRIGGER one_partition BEFORE INSERT OR UPDATE OR DELETE ON foliot.triggers
+    FOR EACH ROW EXECUTE FUNCTION public.stay_in_one_partition();
+CREATE TRIGGER one_partition BEFORE INSERT OR UPDATE OR DELETE ON foliot.versions
+    FOR EACH ROW EXECUTE FUNCTION public.stay_in_one_partition();
+CREATE TRIGGER one_partition BEFORE INSERT OR UPDATE OR DELETE ON foliot.ledger
+    FOR EACH ROW EXECUTE FUNCTION public.stay_in_one_partition();
+CREATE TRIGGER one_partition BEFORE INSERT OR UPDATE OR DELETE ON foliot.gaps
+    FOR EACH ROW EXECUTE FUNCTION public.stay_in_one_partition();
 """
 
 
@@ -85,6 +95,12 @@ DELETE FROM foliot.definitions;
 DELETE FROM foliot.logs;
 DELETE FROM foliot.audit;
 DELETE FROM foliot.fair;
+DELETE FROM foliot.schedules;
+DELETE FROM foliot.triggers;
+DELETE FROM foliot.versions;
+DELETE FROM foliot.ledger;
+DELETE FROM foliot.gaps;
+DELETE FROM foliot.calendars;
 DELETE FROM foliot.sessions;
 UPDATE foliot.leases SET holder = NULL, epoch = 0, expires_at = '-infinity';
 """

@@ -14,6 +14,7 @@ from typing import Final
 from urllib.parse import quote
 
 from foliot.errors import FoliotError, InvalidValue, SchemaMissing, StoreUnavailable
+from foliot.ids import fire_id, fire_jitter
 
 OLDEST: Final = (3, 35, 0)
 _EXAMPLE: Final = "sqlite:///foliot.db, or sqlite:////var/lib/foliot/foliot.db for a full path"
@@ -63,6 +64,8 @@ class File:
             self._use_wal(connection, timeout)
             for pragma in _PRAGMAS:
                 connection.execute(f"PRAGMA {pragma}")
+            connection.create_function("fire_id", 2, fire_id, deterministic=True)
+            connection.create_function("fire_jitter", 3, fire_jitter, deterministic=True)
             self._identify()
         except sqlite3.Error as error:
             connection.close()

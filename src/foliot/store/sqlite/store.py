@@ -24,6 +24,7 @@ from foliot.store.sqlite.memory import MemoryTransactions
 from foliot.store.sqlite.migrations import MIGRATIONS, migrate, read_applied, read_partitions
 from foliot.store.sqlite.order import SqliteAdmission
 from foliot.store.sqlite.overview import SqliteOverview
+from foliot.store.sqlite.schedules import SqliteCalendars, SqliteSchedules
 from foliot.store.sqlite.search import SqliteSearch
 from foliot.store.sqlite.sessions import SqliteLeases, SqliteSessions
 from foliot.store.sqlite.transfer import SqliteTransfer
@@ -46,6 +47,8 @@ class SqliteStore:
         self.leases = SqliteLeases(connections, clock)
         self.queues = SqliteQueues(connections, clock)
         self.definitions = SqliteDefinitions(connections, clock)
+        self.schedules = SqliteSchedules(connections, clock, partitions=partitions)
+        self.calendars = SqliteCalendars(connections, clock)
         self.upkeep = SqliteUpkeep(connections, clock, partitions=partitions, schema=schema)
         self.overview = SqliteOverview(connections, clock, partitions=partitions)
         self.transfer = SqliteTransfer(connections)

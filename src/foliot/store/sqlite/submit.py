@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from sqlite3 import Connection
 from typing import Final
 
@@ -39,7 +39,7 @@ async def submit(
         for job in replacing:
             if not resend or not _has_settled(connection, job, values):
                 replace(connection, partition, job, now)
-        inserted = _insert(connection, batches, values)
+        inserted = insert(connection, batches, values)
         if inserted == len(kept) and not resend:
             return None
         if resend:
@@ -57,9 +57,10 @@ def _has_settled(connection: Connection, job: NewJob, values: Values) -> bool:
     return job.id in (id, submission)
 
 
-def _insert(connection: Connection, batches: Sequence[Values], values: Values) -> int:
-    (insert,) = SQL["submit_jobs"]
-    return sum(connection.execute(insert, {**batch, **values}).rowcount for batch in batches)
+def insert(connection: Connection, batches: Iterable[Values], values: Values) -> int:
+    """How many there were none of."""
+    (submit,) = SQL["submit_jobs"]
+    return sum(connection.execute(submit, {**batch, **values}).rowcount for batch in batches)
 
 
 def _withdraw(connection: Connection, jobs: Sequence[NewJob], values: Values) -> None:
@@ -79,6 +80,6 @@ def _find(
     if not missing:
         return [id for id in found if id is not None]
     batches = list(submissions(missing))
-    _insert(connection, batches, values)
+    insert(connection, batches, values)
     again = iter(_find(connection, missing, batches, values))
     return [next(again) if id is None else id for id in found]

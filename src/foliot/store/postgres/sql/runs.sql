@@ -95,7 +95,7 @@ WITH due AS MATERIALIZED (
     UPDATE foliot.ledger l SET to_at = to_timestamp(g.nominal), count = l.count + 1
     FROM judged g JOIN foliot.triggers t ON t.partition = :partition AND t.id = g.trigger
     WHERE l.partition = :partition AND l.schedule = g.id AND l.reason = g.reason AND g.reason = 'overlap'
-      AND l.to_at = t.fired_at
+      AND l.to_at = t.fired_at AND t.fired_at < to_timestamp(g.nominal)
     RETURNING l.schedule
 ), written AS (
     INSERT INTO foliot.ledger (partition, schedule, from_at, to_at, count, reason)

@@ -1,0 +1,250 @@
+"""Firing in SQLite: what the statements promise is written in sql/fire.sql and sql/runs.sql."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from math import ceil
+from sqlite3 import Connection
+from typing import Final
+
+from foliot.clock import Clock
+from foliot.ids import JobId
+from foliot.model.job import JobState
+from foliot.model.schedule import Reason
+from foliot.store import rows
+from foliot.store.scheduling import (
+    MOST_LATE,
+    CatchUp,
+    Due,
+    Fired,
+    Group,
+    Jump,
+    LateTrigger,
+    Move,
+    OpenGap,
+)
+from foliot.store.sqlite.batches import Rows, Values, execute, load_parts, to_json, to_names
+from foliot.store.sqlite.connection import Connections
+from foliot.store.sqlite.times import store_now
+
+SQL: Final = load_parts("fire.sql", "runs.sql")
+CANCEL: Final = load_parts("cancel.sql")
+
+
+class Firing:
+    def __init__(self, connections: Connections, clock: Clock, *, partitions: int) -> None:
+        self._connections = connections
+        self._clock = clock
+        self._partitions = partitions
+
+    async def due(self, partition: int, *, limit: int, chunk: int) -> list[Due]:
+        values = self._values(partition, limit=limit, chunk=chunk)
+        found = await self._read("find_due_triggers", values)
+        return [rows.due(row, to_names) for row in found]
+
+    async def fire(self, partition: int, moves: Sequence[Move], *, tzdata: str) -> Fired:
+        wanted = {move.trigger: move for move in moves}
+
+        def run(connection: Connection) -> Fired:
+            values = self._values(partition, tzdata=tzdata)
+            mine = [
+                move
+                for trigger, nominal, cursor in _positions(connection, wanted, values)
+                if (move := wanted[trigger]).nominal == nominal and move.cursor == cursor
+            ]
+            fired = _fire(connection, mine, values)
+            _move(connection, mine, values)
+            return fired
+
+        return await self._connections.transact(run)
+
+    async def jump(self, partition: int, jumps: Sequence[Jump], *, tzdata: str) -> int:
+        wanted = {jump.trigger: jump for jump in jumps}
+
+        def run(connection: Connection) -> int:
+            values = self._values(partition, tzdata=tzdata)
+            mine = [
+                jump
+                for trigger, nominal, cursor in _positions(connection, wanted, values)
+                if (jump := wanted[trigger]).nominal == nominal and cursor is None
+            ]
+            told = [(j.trigger, j.nominal, j.to, j.count, j.reason, j.next) for j in mine]
+            execute(connection, SQL["add_gaps"], {**values, "jumps": to_json(told)})
+            execute(connection, SQL["jump_triggers"], {**values, "jumps": to_json(told)})
+            return len(mine)
+
+        return await self._connections.transact(run)
+
+    async def fire_delayed(self, partition: int, trigger: int) -> Fired:
+        def run(connection: Connection) -> Fired:
+            values = self._values(partition, trigger=trigger)
+            if not _positions(connection, [trigger], values):
+                return Fired()
+            found = execute(connection, SQL["get_delayed"], values)
+            if not found:
+                _name(connection, "forget_triggers", [trigger], values)
+                return Fired(moved=1)
+            [(id, delay, active_from)] = found
+            [(live, ended, now)] = execute(connection, SQL["find_last_end"], {**values, "id": id})
+            due = ceil(max(active_from, -1 if ended is None else ended + delay))
+            fired = Fired()
+            if live:
+                due = ceil(now + delay)  # it ends after now, so the next run is not due before that
+            elif due <= now:
+                move = Move(trigger, stateful=True, nominal=due, cursor=None, upper=None, next=None)
+                fired = _fire(connection, [move], values)
+                due = ceil(now + delay)
+            execute(connection, SQL["delay_trigger"], {**values, "next": due})
+            return Fired(fired.lanes, 1, fired.cancelled)
+
+        return await self._connections.transact(run)
+
+    async def gaps(self, partition: int, *, limit: int, chunk: int) -> list[OpenGap]:
+        values = self._values(partition, limit=limit, chunk=chunk)
+        found = await self._read("find_gaps", values)
+        return [rows.open_gap(row, to_names) for row in found]
+
+    async def catch_up(self, partition: int, step: CatchUp) -> Fired | None:
+        gap = step.gap
+
+        def run(connection: Connection) -> Fired | None:
+            values = self._values(
+                partition,
+                trigger=gap.trigger,
+                start=gap.start,
+                then=step.then,
+                after=step.after,
+                done=step.then is None,
+            )
+            if execute(connection, SQL["lock_gap"], values) != [(gap.nominal, gap.cursor)]:
+                return None
+            fired = Fired()
+            if step.nominal is not None:
+                move = Move(gap.trigger, step.stateful, step.nominal, gap.cursor, step.upper, None)
+                fired = _fire(connection, [move], values, policy=step.policy, place=step.place)
+            execute(connection, SQL["move_gap"], values)
+            if step.ends:
+                _name(connection, "end_triggers", [gap.trigger], values)
+            return fired
+
+        return await self._connections.transact(run)
+
+    async def overdue(self, *, seconds: float) -> list[LateTrigger]:
+        values: Values = {
+            "partitions": to_json(list(range(self._partitions))),
+            "seconds": seconds,
+            "limit": MOST_LATE,
+            "now": store_now(self._clock),
+        }
+        found = await self._read("find_overdue_triggers", values)
+        return [LateTrigger(*row) for row in found]
+
+    async def forecast(self, *, limit: int) -> tuple[list[Group], int]:
+        groups = await self._read("forecast_triggers", {"limit": limit})
+        [(triggers, _)] = await self._read("count_triggers", {})
+        return [Group(*row) for row in groups], triggers
+
+    async def prune(self, partition: int, *, keep: float, limit: int) -> int:
+        pruned = 0
+        for name in ("prune_ledger", "prune_gaps", "prune_versions"):
+            while count := await self._prune(name, self._values(partition, keep=keep, limit=limit)):
+                pruned += count
+        return pruned
+
+    async def _prune(self, name: str, values: Values) -> int:
+        find, delete = SQL[name]
+
+        def look(connection: Connection) -> int | None:
+            return None if connection.execute(find, values).fetchone() else 0
+
+        def run(connection: Connection) -> int:
+            return connection.execute(delete, values).rowcount
+
+        return await self._connections.transact(run, look=look)
+
+    async def _read(self, name: str, values: Values) -> Rows:
+        return await self._connections.read(lambda c: execute(c, SQL[name], values))
+
+    def _values(self, partition: int, **values: object) -> Values:
+        return {"partition": partition, "now": store_now(self._clock), **values}
+
+
+def cancel(connection: Connection, ids: Sequence[str], values: Values) -> dict[JobId, JobState]:
+    """Earlier runs, in the transaction of the one that takes their place."""
+    if not ids:
+        return {}
+    named: Values = {**values, "ids": to_json(list(ids))}
+    found = execute(connection, CANCEL["request_cancel"], named)
+    execute(connection, CANCEL["cancel_jobs"], named)
+    return {JobId(id): JobState(state) for id, state in found}
+
+
+def _positions(connection: Connection, triggers: Iterable[int], values: Values) -> Rows:
+    return _name(connection, "lock_triggers", triggers, values)
+
+
+def _name(connection: Connection, statement: str, triggers: Iterable[int], values: Values) -> Rows:
+    return execute(connection, SQL[statement], {**values, "triggers": to_json(list(triggers))})
+
+
+def _fire(
+    connection: Connection,
+    moves: Sequence[Move],
+    values: Values,
+    *,
+    policy: str | None = None,
+    place: int = 0,
+) -> Fired:
+    placed: Counter[tuple[int, str]] = Counter()
+    others: list[str] = []
+    for stateful in (False, True):
+        some = [(m.trigger, m.nominal, m.cursor, m.upper) for m in moves if m.stateful is stateful]
+        if not some:
+            continue
+        asked: Values = {
+            **values,
+            "policy": policy,
+            "place": float(place),
+            "moves": to_json(some),
+        }
+        if stateful:
+            others += _fire_stateful(connection, asked, placed)
+        else:
+            placed.update(execute(connection, SQL["fire_schedules"], asked))
+    lanes = [(lane, JobState(state), count) for (lane, state), count in placed.items()]
+    return Fired(lanes, len(moves), cancel(connection, others, values))
+
+
+def _fire_stateful(
+    connection: Connection, asked: Values, placed: Counter[tuple[int, str]]
+) -> list[str]:
+    """Returns the runs that are to be asked to end."""
+    judge, find_others, insert, count, *write = SQL["fire_stateful"]
+    judged = execute(connection, [judge], asked)
+    runs = [row for row in judged if row[3] is None]
+    asked = {**asked, "others": to_json([row[0] for row in runs if row[4]])}
+    asked["runs"] = to_json([row[:2] for row in runs])
+    others = execute(connection, [find_others], asked)
+    fired = execute(connection, [insert], asked)
+    placed.update((row[0], row[1]) for row in fired)
+    made = {row[2] for row in fired}
+    if counted := [row[0] for row in runs if row[5] and row[0] in made]:
+        execute(connection, [count], {**asked, "counted": to_json(counted)})
+    refused = [row[:4] for row in judged if row[3] is not None]
+    # It may follow and became no job: a live one has its unique key.
+    refused += [(*row[:3], Reason.KEY) for row in runs if row[6] and row[0] not in made]
+    if refused:
+        execute(connection, write, {**asked, "refused": to_json(refused)})
+    return [row[0] for row in others]
+
+
+def _move(connection: Connection, moves: Sequence[Move], values: Values) -> None:
+    ended = [move.trigger for move in moves if move.next is None and move.upper is None]
+    on = [move for move in moves if move.next is not None or move.upper is not None]
+    told = [(move.trigger, move.upper, move.next, move.count) for move in on]
+    execute(connection, SQL["move_triggers"], {**values, "moves": to_json(told)})
+    if ended:
+        _name(connection, "end_triggers", ended, values)
+    if empty := [move.trigger for move in on if not move.count and move.cursor is None]:
+        _name(connection, "forget_triggers", empty, values)
