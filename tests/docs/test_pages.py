@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from foliot.testing.postgres import TemporaryPostgres
+from foliot.when import parse
 from support.installed import environment as clean_environment
 from support.installed import install
 
@@ -105,6 +106,20 @@ def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
 def test_the_configuration_page_is_current() -> None:
     script = ROOT / "tools" / "configuration_page.py"
     subprocess.run([sys.executable, script, "--check"], check=True)
+
+
+def test_the_picture_of_clock_changes_is_current() -> None:
+    script = ROOT / "tools" / "clock_changes_picture.py"
+    subprocess.run([sys.executable, script, "--check"], check=True)
+
+
+def test_every_expression_in_the_table_is_read() -> None:
+    text = (ROOT / "docs" / "schedules.md").read_text("utf-8")
+    examples = re.findall(r"^\| [^|]*\| `([^`]+)` \|", text.split("## ")[1], re.MULTILINE)
+    assert len(examples) > 30
+    for example in examples:
+        read = parse(example, now=1_790_000_000, seed="nightly")
+        assert parse(read.english, timezone=read.timezone).timetable() is not None
 
 
 def test_files_named_by_the_architecture_page_exist() -> None:
