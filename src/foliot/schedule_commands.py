@@ -73,6 +73,10 @@ async def create(
             made |= await store.schedules.create(partition, some[start : start + BATCH])
     if made:
         store.wake(Wake(due=True))
+    if isinstance(by, Author):
+        told = [(one.name, one.rules.expression) for one in schedules if one.id in made]
+        deeds = [by.deed("create", f"schedule:{name}", expression=text) for name, text in told]
+        await store.audit.write(deeds)
     if len(made) == len(schedules):
         return [Put(one.name, "created") for one in schedules]
     puts: list[Put] = []

@@ -1,0 +1,221 @@
+"""`foliot schedules` and `foliot calendars`, as people and pipelines type them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cli.conftest import Shell
+from foliot import Foliot, commands
+from foliot.store.port import Store
+from support.stores import Place
+
+pytestmark = pytest.mark.parametrize("place", ["sqlite-1", "postgres-8"], indirect=True)
+STANDUP = ("schedules", "create", "standup", "send_email", "every weekday at 9am")
+BERLIN = ("--timezone", "Europe/Berlin")
+
+
+@pytest.fixture
+def shell(place: Place, anyio_backend: str, capsys: pytest.CaptureFixture[str]) -> Shell:
+    """A store to which an app has announced its jobs."""
+    shell = Shell(place.settings.url, capsys)
+    app = Foliot(shell.url)
+
+    @app.job(queue="mail")
+    def send_email(to: str, copies: int = 1) -> str:
+        return to
+
+    @app.job
+    def tidy() -> None: ...
+
+    async def announce(store: Store) -> None:
+        await commands.announce(store, app.registry)
+
+    shell.ask(announce)
+    return shell
+
+
+def create(shell: Shell, name: str, expression: str, *options: str) -> dict[str, Any]:
+    answer = shell("schedules", "create", name, "tidy", expression, *options, "--json")
+    assert answer.code == 0, answer.err
+    told: dict[str, Any] = answer.json
+    return told
+
+
+def test_a_schedule_is_created_listed_and_shown(shell: Shell) -> None:
+    answer = shell(*STANDUP, "to=ada@example.org", "copies=2", *BERLIN, "--tags", "team,daily")
+    assert answer.code == 0, answer.err
+    assert answer.out.startswith("standup created: every weekday at 09:00 (Europe/Berlin), next 20")
+    header, line = shell("schedules", "list").out.splitlines()
+    assert header.split() == ["schedule", "state", "kind", "when", "next", "tags", "about"]
+    assert line.startswith("standup   active  send_email  every weekday at 9am Europe/Berlin  20")
+    assert line.endswith("team, daily")
+    shown = shell("schedules", "show", "standup").out
+    assert "english:        every weekday at 09:00 (Europe/Berlin)\n" in shown
+    assert '"to": "ada@example.org"' in shown
+    assert shown.count("fires:") == 10
+    told = shell("schedules", "show", "standup", "--json").json
+    assert told["payload"] == {"to": "ada@example.org", "copies": 2}
+    assert (told["queue"], told["version"], len(told["next_fires"])) == ("mail", 1, 10)
+    assert told["next_at"].endswith("Z")
+    assert told["next_fires"][0]["local"][11:16] == "09:00"
+
+
+def test_creating_again_changes_it_or_leaves_it(shell: Shell) -> None:
+    assert create(shell, "tidy", "@daily")["outcome"] == "created"
+    assert create(shell, "tidy", "@daily")["outcome"] == "unchanged"
+    changed = create(shell, "tidy", "@hourly", "--overlap", "allow", "--by", "ada")
+    assert (changed["outcome"], changed["version"]) == ("changed", 2)
+    changed, created = shell("schedules", "show", "tidy", "--json").json["audit"]
+    assert (changed["actor"], changed["action"]) == ("ada", "change")
+    assert (created["action"], created["detail"]) == ("create", {"expression": "@daily"})
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        (["standup", "send_email", "every weekday at 9am", "copies=2"], "to"),
+        (["standup", "send_email", "@daily", "to=ada", "copies=many"], "copies"),
+        (["standup", "send_mail", "@daily"], "send_email"),
+        (["standup", "send_email"], "expression is missing"),
+        (["standup", "tidy", "every wensday"], "at character 7"),
+        (["standup", "tidy", "@daily", "--timezone", "Europe/Berln"], "Europe/Berlin"),
+        (["standup", "tidy", "@daily", "--start", "tomorrow"], "is not a time with its zone"),
+        (["standup", "tidy", "@daily", "--after-completion", "10m"], "is not name=value"),
+        (["standup", "tidy", "@daily", "--buffer", "3"], "overlap=buffer_all"),
+        (["", "tidy", "@daily"], "name"),
+        (["standup", "tidy", "0 0 30 2 *"], "never"),
+    ],
+)
+def test_a_wrong_schedule_is_refused_and_nothing_is_made(
+    shell: Shell, typed: list[str], message: str
+) -> None:
+    answer = shell("schedules", "create", *typed)
+    assert answer.code != 0
+    assert message in answer.err
+    assert shell("schedules", "list", "--json").json == {"schedules": []}
+
+
+def test_a_payload_may_come_whole(shell: Shell) -> None:
+    answer = shell(*STANDUP, "--payload", '{"to": "ada"}', "--json")
+    assert answer.json["payload"] == {"to": "ada"}
+    both = shell(*STANDUP, "--payload", '{"to": "ada"}', "copies=2")
+    assert both.code == 2
+    assert "payload cannot be given together with fields" in both.err
+
+
+def test_what_is_named_is_changed_and_the_rest_stays(shell: Shell) -> None:
+    shell(*STANDUP, "to=ada", "copies=2", *BERLIN, "--max-runs", "5", "--priority", "high")
+    answer = shell("schedules", "update", "standup", "copies=3", "--queue", "slow")
+    assert answer.out.startswith("standup changed: every weekday at 09:00 (Europe/Berlin), next")
+    told = shell("schedules", "show", "standup", "--json").json
+    assert told["payload"] == {"to": "ada", "copies": 3}
+    assert (told["queue"], told["priority"]) == ("slow", 1)
+    assert (told["rules"]["max_runs"], told["version"]) == (5, 2)
+    told = shell(
+        "schedules", "update", "standup", "--expression", "@daily", "--clear", "max-runs", "--json"
+    ).json
+    assert (told["english"], told["version"]) == ("every day at 00:00", 3)
+    assert "max_runs" not in told["rules"]
+    assert shell("schedules", "update", "standup", "--expression", "@daily").out.startswith(
+        "standup is as it was"
+    )
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        (["standup"], "change is missing"),
+        (["stand-up", "--overlap", "allow"], "did you mean standup"),
+        (["standup", "copies=many"], "copies"),
+        (["standup", "--clear", "max_run"], "max_run"),
+        (["standup", "--overlap", "never"], "overlap"),
+    ],
+)
+def test_a_wrong_change_is_refused(shell: Shell, typed: list[str], message: str) -> None:
+    shell(*STANDUP, "to=ada")
+    answer = shell("schedules", "update", *typed)
+    assert answer.code != 0
+    assert message in answer.err
+    assert shell("schedules", "show", "standup", "--json").json["version"] == 1
+
+
+def test_schedules_are_paused_with_a_note_and_resumed(shell: Shell) -> None:
+    create(shell, "a", "@daily")
+    create(shell, "b", "@daily")
+    paused = shell("schedules", "pause", "a", "--note", "moving house", "--by", "ada")
+    assert (paused.code, paused.out) == (0, "paused a\n")
+    a, b = shell("schedules", "list").out.splitlines()[1:]
+    assert a.startswith("a         paused") and a.endswith("Z by ada: moving house")
+    assert b.startswith("b         active")
+    again = shell("schedules", "pause", "a")
+    assert (again.code, again.out, again.err) == (0, "", "a is as it was\n")
+    assert shell("schedules", "resume", "a").out == "resumed a\n"
+    audit = shell("schedules", "show", "a", "--json").json["audit"]
+    assert [deed["action"] for deed in audit] == ["resume", "pause", "create"]
+    unknown = shell("schedules", "pause", "aa")
+    assert (unknown.code, "did you mean a?" in unknown.err) == (1, True)
+
+
+def test_a_tag_means_many(shell: Shell) -> None:
+    for name in ("a", "b"):
+        create(shell, name, "@daily", "--tags", "nightly")
+    create(shell, "c", "@daily")
+    assert shell("schedules", "pause", "--tag", "nightly", "--json").json == {
+        "paused": ["a", "b"],
+        "unchanged": [],
+    }
+    listed = shell("schedules", "list", "--state", "paused", "--json").json["schedules"]
+    assert sorted(one["name"] for one in listed) == ["a", "b"]
+    unsure = shell("schedules", "delete", "--tag", "nightly")
+    assert (unsure.code, "--yes is missing" in unsure.err) == (2, True)
+    assert sorted(shell("schedules", "delete", "--tag", "nightly", "--yes").out.split()) == [
+        "a",
+        "b",
+        "deleted",
+        "deleted",
+    ]
+    [left] = shell("schedules", "list", "--name", "*", "--json").json["schedules"]
+    assert left["name"] == "c"
+
+
+@pytest.mark.parametrize("action", ["pause", "resume", "delete"])
+def test_names_or_a_tag_are_needed(shell: Shell, action: str) -> None:
+    assert "names are missing" in shell("schedules", action).err
+    both = shell("schedules", action, "a", "--tag", "b", *(["--yes"] * (action == "delete")))
+    assert (both.code, "cannot be given together" in both.err) == (2, True)
+
+
+def test_a_schedule_is_run_by_hand(shell: Shell) -> None:
+    create(shell, "tidy", "@yearly")
+    first = shell("schedules", "trigger", "tidy", "--by", "ada")
+    assert first.code == 0
+    job = shell("jobs", "show", first.out.strip(), "--json").json
+    assert (job["job"]["kind"], job["job"]["extras"]["schedule"]) == ("tidy", "tidy")
+    second = shell("schedules", "trigger", "tidy")
+    assert (second.code, second.out) == (1, "")
+    assert "an earlier run has not ended" in second.err
+    assert shell("schedules", "trigger", "tidy", "--overlap", "allow", "--json").json["id"]
+
+
+def test_a_preview_needs_no_store(shell: Shell) -> None:
+    typed = ("schedules", "preview", "every", "day", "at", "02:30", *BERLIN)
+    moved = "clocks go forward: 02:30 does not exist, runs at 03:00"
+    change = "clocks go forward from 2026-03-29 02:00 to 2026-03-29 03:00"
+    answer = shell(*typed, "--after", "2026-03-27T12:00Z", "--count", "3", url=False)
+    assert answer.code == 0
+    assert answer.out.splitlines() == [
+        "every day at 02:30 (Europe/Berlin)",
+        "read as: 30 2 * * *",
+        "",
+        "utc                   local                           note",
+        "2026-03-28 01:30:00Z  Sat 2026-03-28 02:30:00 +01:00",
+        f"2026-03-29 01:00:00Z  Sun 2026-03-29 03:00:00 +02:00  {moved}",
+        f"2026-03-29 01:00:00Z  {'':<30}  {change}",
+        "2026-03-30 00:30:00Z  Mon 2026-03-30 02:30:00 +02:00",
+    ]
+    told = shell(*typed, "--dst-gap", "skip", "--json", url=False).json
+    assert (told["english"], len(told["fires"])) == ("every day at 02:30", 10)
+    wrong = shell("schedules", "preview", "every blue moon", url=False)
+    assert (wrong.code, "at character 7" in wrong.err) == (2, True)
