@@ -60,4 +60,4 @@ def test_a_sentence_is_read_right_or_refused(sentence: str, meaning: str, zone: 
 def test_most_sentences_with_one_meaning_are_read() -> None:
     read = [row for row in CORPUS if row[1] != "-" and _is_read(row[0], row[2])]
     assert len(CORPUS) == 200
-    assert len(read) >= 130
+    assert len(read) >= 136

@@ -100,6 +100,11 @@ every noon | 0 12 * * *
 twice a day | 0 0,12 * * *
 twice daily on weekdays | 0 0,12 * * 1-5
 twice a day at 8am and 8pm | 0 8,20 * * *
+every day except sunday at 7am | 0 7 * * 1-6
+every day at 9am except on weekends | 0 9 * * 1-5
+every weekday except friday at 9 | 0 9 * * 1-4
+every 90s | PT1M30S
+every 1h30m | PT1H30M
 three times a day | 0 0,8,16 * * *
 4 times an hour | 0,15,30,45 * * * *
 once every 2 hours | PT2H

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from foliot.when.natural_days import read_days, read_months, read_numbers, starts_days
+from foliot.when.natural_days import DayPart, read_days, read_months, read_numbers, starts_days
 from foliot.when.natural_every import ADVERBS, read_every, read_rate, read_these, sees_rate
 from foliot.when.natural_sentence import (
     HIGHEST,
@@ -152,6 +152,32 @@ def _read_that(cursor: Cursor, sentence: Sentence) -> None:
     read_days(cursor, sentence.days)
 
 
+def _read_except(cursor: Cursor, sentence: Sentence) -> None:
+    """every day except sunday: of the days so far, the others."""
+    token = cursor.take()
+    days, every = sentence.days, sentence.every
+    all_days = every is not None and every.amounts == ((1, "day"),) and not days.given
+    if not all_days and (days.of_week != ["1-5"] or days.of_month):
+        cursor.stop(
+            "has an 'except' that follows neither 'every day' nor 'every weekday'", at=token
+        )
+    left_out = DayPart()
+    cursor.reads("on")
+    if not starts_days(cursor):
+        cursor.stop(at=token)
+    read_days(cursor, left_out)
+    of_week = {item for item in left_out.of_week if item.isdigit()}
+    kept = [day for day in ("1234560" if all_days else "12345") if day not in of_week]
+    whole = "0,6" in left_out.of_week
+    if left_out.of_month or left_out.months or len(of_week) + whole != len(left_out.of_week):
+        cursor.stop("leaves out something other than days of the week", at=token)
+    kept = [day for day in kept if not (whole and day in "06")]
+    if not kept:
+        cursor.stop("leaves out all of its days", at=token)
+    sentence.every = None if all_days else every
+    days.of_week, days.again, days.where = kept, True, token
+
+
 def _read_by(cursor: Cursor, sentence: Sentence) -> None:
     """By elapsed time: a clock that is changed is followed, no fire is moved."""
     if not cursor.reads("by", "elapsed", "time") or sentence.elapsed:
@@ -183,6 +209,7 @@ _CLAUSES: dict[str, Callable[[Cursor, Sentence], None]] = {
     "on": _read_on,
     "in": _read_in,
     "or": _read_or,
+    "except": _read_except,
     "starting": _read_starting,
     "by": _read_by,
     "that": _read_that,

@@ -52,11 +52,14 @@ UNIT_NAMES = (
     }
 )  # fmt: skip
 
+_SHORT_UNITS = {"d": "day", "h": "hour", "m": "minute", "s": "second"}
+
 _TOKEN = re.compile(
     r"(?P<instant>\d{4}-\d\d-\d\dt\d\d:\d\d(?::\d\d)?(?:z|[+-]\d\d:\d\d)?(?![\w:]))"
     r"|(?P<date>\d{4}-\d\d-\d\d(?![\w-]))"
     r"|(?P<clock>\d{1,2}:\d\d(?::\d\d)?(?![\d:.]))"
     r"|(?P<minute>:\d\d(?![\d:.]))"
+    r"|(?P<short>(?:\d{1,9}[dhms])+(?![\w.:]))"
     r"|(?P<ordinal>\d{1,2}(?:st|nd|rd|th)(?!\w))"
     r"|(?P<number>\d{1,9}(?:\.\d{1,3})?(?![\d.:/]))"
     r"|(?P<half>[ap]\.m\.?(?!\w))"
@@ -106,9 +109,18 @@ def tokens_of(text: str) -> list[Token]:
         kind, word = match.lastgroup, match.group()
         if kind == "half":
             kind, word = "word", f"{word[0]}m"
-        found.append(Token(kind, word, place))
+        found += _spelled(word, place) if kind == "short" else [Token(kind, word, place)]
         place = _skip_space(plain, match.end())
     return [*_joined(found), Token("end", "", len(text))]
+
+
+def _spelled(word: str, place: int) -> list[Token]:
+    """1h30m: numbers and units, as in settings."""
+    found: list[Token] = []
+    for part in re.finditer(r"(\d+)([dhms])", word):
+        found.append(Token("number", part[1], place + part.start()))
+        found.append(Token("word", _SHORT_UNITS[part[2]], place + part.start(2)))
+    return found
 
 
 def ordinal(number: int) -> str:
