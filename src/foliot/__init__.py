@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from foliot.client.app import Foliot as Foliot
     from foliot.client.handle import Handle as Handle
     from foliot.client.jobs import Jobs as Jobs
+    from foliot.client.schedule_handle import ScheduleHandle as ScheduleHandle
     from foliot.errors import Cancel as Cancel
     from foliot.errors import FoliotError as FoliotError
     from foliot.errors import InvalidValue as InvalidValue
@@ -27,17 +28,22 @@ if TYPE_CHECKING:
     from foliot.errors import StoreUnavailable as StoreUnavailable
     from foliot.errors import TransactionTooLong as TransactionTooLong
     from foliot.errors import UnknownJob as UnknownJob
+    from foliot.errors import UnknownSchedule as UnknownSchedule
     from foliot.model.job import Job as Job
     from foliot.model.job import JobState as JobState
     from foliot.model.job import Priority as Priority
     from foliot.model.retry import Exponential as Exponential
     from foliot.model.retry import Fixed as Fixed
+    from foliot.model.schedule import Schedule as Schedule
+    from foliot.model.schedule import ScheduleState as ScheduleState
+    from foliot.schedule_draft import Draft as Draft
     from foliot.worker.context import current_job as current_job
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Cancel": "foliot.errors",
+    "Draft": "foliot.schedule_draft",
     "Exponential": "foliot.model.retry",
     "Fixed": "foliot.model.retry",
     "Foliot": "foliot.client.app",
@@ -56,6 +62,10 @@ _HOMES = {
     "StoreRefused": "foliot.errors",
     "StoreUnavailable": "foliot.errors",
     "UnknownJob": "foliot.errors",
+    "UnknownSchedule": "foliot.errors",
+    "Schedule": "foliot.model.schedule",
+    "ScheduleHandle": "foliot.client.schedule_handle",
+    "ScheduleState": "foliot.model.schedule",
     "Retry": "foliot.errors",
     "SessionLost": "foliot.errors",
     "SoftTimeout": "foliot.errors",
@@ -65,6 +75,7 @@ _HOMES = {
 
 __all__ = [
     "Cancel",
+    "Draft",
     "Exponential",
     "Fixed",
     "Foliot",
@@ -81,12 +92,16 @@ __all__ = [
     "Priority",
     "ResultTimeout",
     "Retry",
+    "Schedule",
+    "ScheduleHandle",
+    "ScheduleState",
     "SessionLost",
     "SoftTimeout",
     "StoreRefused",
     "StoreUnavailable",
     "TransactionTooLong",
     "UnknownJob",
+    "UnknownSchedule",
     "current_job",
 ]
 

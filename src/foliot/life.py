@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from foliot import __version__, commands, queue_commands
+from foliot import __version__, commands, queue_commands, schedule_sync
 from foliot.clock import Clock
 from foliot.config import Settings
 from foliot.errors import StoreUnavailable
@@ -91,6 +91,8 @@ class Life:
         if self._role.registry is not None:
             await commands.announce(self._store, self._role.registry)
             await queue_commands.apply_queues(self._store, self._role.registry.queues, by="code")
+            if diff := await schedule_sync.sync_registry(self._store, self._role.registry):
+                log.info("schedules are now what the code declares:\n%s", diff)
         asked = self._clock.monotonic()
         await self._store.sessions.open(session, lease=own.lease)
         self._start_beating(asked)

@@ -13,7 +13,11 @@ from foliot.errors import FoliotError, InvalidValue, shown
 from foliot.ids import Ids, JobId, ScheduleId, partition_of, schedule_id, slot_of
 from foliot.model.job import NewJob
 from foliot.model.schedule import NewSchedule, Overlap, Schedule, ScheduleState
+from foliot.schedule_backfill import backfill
+from foliot.schedule_calendars import calendars, delete_calendar, set_calendar
 from foliot.schedule_draft import Draft, check_draft, trigger_of
+from foliot.schedule_fires import explain, fires
+from foliot.schedule_forecast import Forecast, forecast
 from foliot.schedule_jobs import is_same, job_of, options_of, template_of
 from foliot.schedule_looks import (
     PAGE,
@@ -31,17 +35,26 @@ from foliot.store.searching import Record
 
 __all__ = [
     "Draft",
+    "Forecast",
     "Put",
     "ScheduleOptions",
+    "backfill",
+    "calendars",
     "check_draft",
+    "compare",
     "create",
     "delete",
+    "delete_calendar",
+    "explain",
+    "fires",
+    "forecast",
     "get",
     "next_fires",
     "pause",
     "preview",
     "resume",
     "search",
+    "set_calendar",
     "trigger",
     "update",
 ]
@@ -53,11 +66,12 @@ T = TypeVar("T")
 
 
 class Put(msgspec.Struct, frozen=True):
-    """What became of a draft. `before`: the schedule that had its name."""
+    """What became of a draft, or would. `before`: the schedule that had its name; `after`: what it is now."""
 
     name: str
     outcome: Literal["created", "changed", "unchanged"]
     before: Schedule | None = None
+    after: NewSchedule | None = None
 
 
 async def create(
@@ -84,6 +98,22 @@ async def create(
         puts.append(Put(one.name, "created") if one.id in made else await _put(store, one, by))
         made.discard(one.id)  # named twice: the last one counts
     return puts
+
+
+async def compare(store: Store, drafts: Sequence[Draft]) -> list[Put]:
+    """What `create` would do, without doing it."""
+    schedules = _checked(store, drafts, (await store.schedules.now()).timestamp())
+    known: dict[ScheduleId, Schedule] = {}
+    for start in range(0, len(schedules), PAGE):
+        ids = [one.id for one in schedules[start : start + PAGE]]
+        known |= {one.id: one for one in await store.schedules.get(ids)}
+    return [_compared(known.get(one.id), one) for one in schedules]
+
+
+def _compared(before: Schedule | None, new: NewSchedule) -> Put:
+    if before is None:
+        return Put(new.name, "created")
+    return Put(new.name, "unchanged" if is_same(before, new) else "changed", before, new)
 
 
 def _checked(store: Store, drafts: Sequence[Draft], now: float) -> list[NewSchedule]:
@@ -137,7 +167,7 @@ async def _put(store: Store, new: NewSchedule, by: Author | str | None) -> Put:
             await store.schedules.resume(partition, [(new.id, new.trigger)])
         if outcome == "changed" or before.state is ScheduleState.PARKED:
             store.wake(Wake(due=True))
-        return Put(new.name, outcome, before)
+        return Put(new.name, outcome, before, new)
     raise _contended(new.name)
 
 

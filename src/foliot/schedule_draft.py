@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from math import ceil
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -23,6 +23,8 @@ from foliot.schedule_options import (
     check_schedule_options,
     check_schedule_tags,
 )
+from foliot.when.cron import is_cron
+from foliot.when.forms import Cron
 
 
 class Draft(msgspec.Struct, frozen=True):
@@ -77,6 +79,15 @@ def check_draft(draft: Draft, *, now: float) -> NewSchedule:
     )
 
 
+def check_declared(
+    name: str, job: NewJob, expression: str | None, options: Mapping[str, Any]
+) -> None:
+    """As far as that can be done without a now, which what code declares must not count from."""
+    plan = plan_of(expression, cast(ScheduleOptions, options), name=name)
+    check_schedule_tags(options.get("tags") or ())
+    _check_together(job, plan.rules)
+
+
 def trigger_of(id: ScheduleId, rules: Rules, *, now: float) -> NewTrigger | None:
     """What a stored schedule is attached to; None if none of its times is ahead."""
     return _trigger(_stored_plan(rules), id, ceil(now))
@@ -85,6 +96,12 @@ def trigger_of(id: ScheduleId, rules: Rules, *, now: float) -> NewTrigger | None
 def timetable_of(rules: Rules) -> when.Timetable | None:
     """None: its times follow from its runs."""
     return _stored_plan(rules).timetable
+
+
+def trigger_number(id: ScheduleId, rules: Rules) -> int:
+    """Of the trigger that a schedule with these rules is attached to while it is active."""
+    shared = _stored_plan(rules).trigger
+    return trigger_id("after", id) if shared is None else shared.id
 
 
 def expression_of(rules: Rules) -> when.Expression:
@@ -111,24 +128,31 @@ def plan_of(
         # True and 1 are equal keys, and not both right.
         return _kept_plan(expression, items, tuple(map(type, given.values())))
     except TypeError:  # a list among them
-        return _make_plan(expression, given, name, now)
+        return _plan(expression, check_schedule_options(given), name, now)
     except InvalidExpression:
         if name is None and now is None:
             raise
-        return _make_plan(expression, given, name, now)
+        return _plan(expression, check_schedule_options(given), name, now)
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=16_384)
 def _kept_plan(
-    expression: str | None, items: tuple[tuple[str, Any], ...], _types: tuple[type, ...]
+    expression: str | None, items: tuple[tuple[str, Any], ...], types: tuple[type, ...]
 ) -> Plan:
-    return _make_plan(expression, dict(items), None, None)
+    return _plan(expression, _kept_options(items, types), None, None)
 
 
-def _make_plan(
+@lru_cache(maxsize=1024)
+def _kept_options(
+    items: tuple[tuple[str, Any], ...], _types: tuple[type, ...]
+) -> Mapping[str, Any]:
+    return check_schedule_options(dict(items))
+
+
+def _plan(
     expression: str | None, options: Mapping[str, Any], name: str | None, now: float | None
 ) -> Plan:
-    checked = check_schedule_options(options)
+    checked = dict(options)
     anchor, timezone = checked.pop("anchor", None), checked.pop("timezone", None)
     if "after_completion" in checked:
         _check_after_completion(expression, checked, anchor)
@@ -140,15 +164,26 @@ def _make_plan(
             example='app.schedule("report", job, "0 9 * * MON-FRI")',
             hint='or say after_completion="10m"',
         )
-    read = when.parse(
-        expression,
-        timezone=timezone,
-        now=None if now is None else ceil(now),
-        seed=name,
-        anchor=anchor,
-    )
+    read = None if anchor is not None else _read_cron(expression, timezone or "UTC")
+    if read is None:
+        moment = None if now is None else ceil(now)
+        read = when.parse(expression, timezone=timezone, now=moment, seed=name, anchor=anchor)
     rules = Rules(expression=expression, text=read.text, timezone=read.timezone, **checked)
     return _plan_of_times(rules, read)
+
+
+def _read_cron(text: str, timezone: str) -> when.Expression | None:
+    """The fields of cron mean the same in every zone: they are read once for all. H follows the name, and = names a
+    zone: these are not."""
+    if not isinstance(text, str) or "H" in text or "=" in text or not is_cron(text):
+        return None
+    read = _read_in_utc(text)
+    return when.Expression(read.text, timezone, read.form) if isinstance(read.form, Cron) else None
+
+
+@lru_cache(maxsize=65_536)
+def _read_in_utc(text: str) -> when.Expression:
+    return when.parse(text)
 
 
 @lru_cache(maxsize=16_384)

@@ -18,6 +18,7 @@ from foliot.client.includes import Includes
 from foliot.client.inline import InlinePortal
 from foliot.client.jobs import Jobs
 from foliot.client.portal import Portal
+from foliot.client.scheduling import Scheduling
 from foliot.clock import Clock, SystemClock
 from foliot.commands import check_id
 from foliot.config import Settings, load
@@ -38,7 +39,7 @@ from foliot.target import importing, place_of_app, running_script
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Foliot(Definer):
+class Foliot(Scheduling, Definer):
     """`Foliot()` reads FOLIOT_URL and foliot.toml, else it uses sqlite:///foliot.db in the current directory."""
 
     def __init__(

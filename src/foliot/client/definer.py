@@ -6,6 +6,9 @@ from collections.abc import Callable, Coroutine, Iterable
 from datetime import timedelta
 from typing import Any, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, overload
 
+import msgspec
+
+from foliot.client.declaring import Schedules, declare
 from foliot.client.function import JobFunction
 from foliot.model.definition import JobDefinition
 from foliot.model.retry import RetryPolicy
@@ -36,6 +39,7 @@ class JobOptions(TypedDict, total=False):
     requires: Names
     version: int
     ignore_result: bool
+    schedule: Schedules | None
 
 
 class Decorator(Protocol):
@@ -63,10 +67,14 @@ class Definer:
     def job(self, **options: Unpack[JobOptions]) -> Decorator: ...
 
     def job(self, *functions: Any, **options: Any) -> Any:
-        """Make a function a job: `@app.job`, or `@app.job(queue="mail", max_attempts=3)`."""
+        """Make a function a job: `@app.job`, or `@app.job(queue="mail", max_attempts=3)`. With a `schedule`, an
+        expression or a dict with more, workers make it one when they start."""
 
         def register(function: Callable[..., Any]) -> JobFunction[..., Any, Any]:
-            return self._add(define(function, **self._complete(function, options)))
+            own = {name: value for name, value in options.items() if name != "schedule"}
+            definition = define(function, **self._complete(function, own))
+            schedules = declare(definition, options.get("schedule"))
+            return self._add(msgspec.structs.replace(definition, schedules=schedules))
 
         return register(*functions) if functions else register
 

@@ -30,6 +30,15 @@ class Defaults(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     )
 
 
+class Declared(msgspec.Struct, frozen=True):
+    """A schedule that is written where the function is."""
+
+    name: str
+    expression: str | None
+    payload: bytes
+    options: dict[str, Any]
+
+
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 
 
@@ -62,6 +71,7 @@ class JobDefinition(msgspec.Struct, frozen=True, kw_only=True):
     version: int = 1  # of the arguments' form
     ignore_result: bool = False
     upgrades: dict[int, Upgrade] = msgspec.field(default_factory=dict)  # from which version
+    schedules: tuple[Declared, ...] = ()
 
     @property
     def defaults(self) -> Defaults:
