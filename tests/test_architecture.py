@@ -18,7 +18,14 @@ NAMES = [str(path.relative_to(SOURCE)) for path in MODULES]
 LONGEST_FILE = 400
 BANNED_PARTS = {"manager", "helper", "helpers", "util", "utils", "common", "base", "impl"}
 ADAPTERS = ("foliot.store.sqlite", "foliot.store.postgres")
-MODEL_MAY_IMPORT = {"foliot.model", "foliot.ids", "foliot.errors", "msgspec", "dateutil"}
+MODEL_MAY_IMPORT = {
+    "foliot.model",
+    "foliot.when",
+    "foliot.ids",
+    "foliot.errors",
+    "msgspec",
+    "dateutil",
+}
 MACHINE_PATH = re.compile(r"/(?:work|root|tmp|home/\w+|Users/\w+)/")
 
 every_module = pytest.mark.parametrize("path", MODULES, ids=NAMES)
