@@ -28,7 +28,7 @@ from foliot.life import Life, Requests, Role
 from foliot.model.job import ClaimedJob, Outcome
 from foliot.registry import Registry
 from foliot.store.open import open_store
-from foliot.store.port import Store, Wake
+from foliot.store.port import Peek, Store, Wake
 from foliot.worker.capture import JOB_LINES
 from foliot.worker.context import State
 from foliot.worker.executors.thread import Threads
@@ -61,6 +61,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     through: bool = False
     limit: int = LIMIT
     reraise: bool = False
+    schedules: bool = True  # whether they fire
 
 
 def settings_by_hand(settings: Settings, url: str = MEMORY) -> Settings:
@@ -122,8 +123,10 @@ class ByHand(Life):
         ids: Ids,
         state: State,
         stage: Stage,
+        fires: bool,
     ) -> None:
         self._stage = stage
+        self._fires = fires
         self._news = False
         # Threads that do not end keep their driver, not others; nothing lasts long enough to be replaced.
         requests = Requests(_nothing, _nothing, _nothing)
@@ -148,8 +151,9 @@ class ByHand(Life):
 
     async def due_in(self) -> float | None:
         """Seconds until something is due next."""
-        ahead = (await self._store.jobs.peek()).due_in.values()
-        return min(ahead, default=None)
+        peek = await self._store.jobs.peek()
+        fires = [seconds for seconds in peek.fire_in.values() if self._fires and seconds > 0]
+        return min([*peek.due_in.values(), *fires], default=None)
 
     def look_at_the_clock(self) -> None:
         assert self._worker is not None
@@ -163,6 +167,16 @@ class ByHand(Life):
 
     def _trusted(self) -> bool:
         return True
+
+    def _see(self, peek: Peek) -> None:
+        if not self._fires:
+            peek = msgspec.structs.replace(peek, fire_in={}, missed=frozenset())
+        self._news |= bool(peek.missed)
+        super()._see(peek)
+
+    async def _sync_schedules(self, registry: Registry) -> None:
+        if self._fires:
+            await super()._sync_schedules(registry)
 
     def _announce(self, wake: Wake) -> None:
         self._news = True
@@ -196,6 +210,7 @@ class Driver:
         self._asked = asyncio.Event()
         self._plan = Plan()
         self._kinds: Counter[str] = Counter()
+        self._fired = 0  # attempts of jobs that follow from the time: these come to an end with it
         self._trouble: BaseException | None = None
         self.failures: list[Failure] = []
 
@@ -248,6 +263,7 @@ class Driver:
             ids=self._ids,
             state=(state := State()),
             stage=Stage(threads, self._start, self._fail),
+            fires=plan.schedules,
         )
         await start_up(self._registry.hooks, state)
         JOB_LINES.start()
@@ -294,6 +310,7 @@ class Driver:
 
     def _start(self, job: ClaimedJob) -> None:
         self._kinds[job.kind] += 1
+        self._fired += job.facts.extras.nominal is not None
 
     def _fail(self, job: ClaimedJob, error: BaseException) -> None:
         failure = Failure(job, error)
@@ -302,7 +319,7 @@ class Driver:
             self._trouble = error
 
     def _proceed(self) -> bool:
-        if self._trouble is None and self.attempts > self._plan.limit:
+        if self._trouble is None and self.attempts - self._fired > self._plan.limit:
             [(kind, count)] = self._kinds.most_common(1)
             self._trouble = NeverIdle(kind, count, self.attempts)
         return self._trouble is None

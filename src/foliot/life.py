@@ -91,8 +91,7 @@ class Life:
         if self._role.registry is not None:
             await commands.announce(self._store, self._role.registry)
             await queue_commands.apply_queues(self._store, self._role.registry.queues, by="code")
-            if diff := await schedule_sync.sync_registry(self._store, self._role.registry):
-                log.info("schedules are now what the code declares:\n%s", diff)
+            await self._sync_schedules(self._role.registry)
         asked = self._clock.monotonic()
         await self._store.sessions.open(session, lease=own.lease)
         self._start_beating(asked)
@@ -104,6 +103,10 @@ class Life:
             len(kinds),
             ", with duties" if self._role.duties else "",
         )
+
+    async def _sync_schedules(self, registry: Registry) -> None:
+        if diff := await schedule_sync.sync_registry(self._store, registry):
+            log.info("schedules are now what the code declares:\n%s", diff)
 
     def _start_beating(self, asked: float) -> None:
         """`asked` is when the session was asked for."""

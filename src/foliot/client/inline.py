@@ -85,7 +85,8 @@ class InlinePortal(Portal):
         return ids
 
     def _plan(self, jobs: Sequence[NewJob]) -> Plan:
-        return Plan(through=True, reraise=self._reraise, limit=self._limit + len(jobs))
+        limit = self._limit + len(jobs)
+        return Plan(through=True, schedules=False, reraise=self._reraise, limit=limit)
 
     def _driver(self, store: Store) -> Driver:
         return Driver(store, self._registry(), self.settings, clock=self._leaping, ids=self.ids)

@@ -21,6 +21,7 @@ from foliot.client.portal import Portal
 from foliot.errors import FoliotError, InvalidValue, UnknownKind, redact
 from foliot.ids import Ids, JobId
 from foliot.model.job import Job, JobState, NewJob
+from foliot.search import walk_jobs
 from foliot.store.port import Store
 from foliot.testing.clock import ManualClock
 from foliot.testing.sleeps import skipped
@@ -48,10 +49,15 @@ class TestPortal(Portal):
         return super().submit(jobs)
 
     async def jobs(self) -> list[Job]:
-        """All of them that there are: one whose key another had was never stored."""
+        """All of them that there are: one whose key another had was never stored. What schedules have made follows."""
         store = await self.store()
         found = [await store.jobs.get(id) for id in dict.fromkeys(self.submitted)]
-        return [job for job in found if job is not None]
+        jobs = [job for job in found if job is not None]
+        if await store.schedules.count():
+            known = set(self.submitted)
+            others = [job async for page in walk_jobs(store) for job in page if job.id not in known]
+            jobs += sorted(others, key=lambda job: job.id)
+        return jobs
 
 
 class Harness:
@@ -106,7 +112,7 @@ class Harness:
 
     def advance(self, span: Span, *, limit: int | None = None, reraise: bool = False) -> int:
         """Move the clock by "3 days", a number of seconds or a timedelta, and run what becomes due on the way, each
-        at its time. In a job that is running, it only moves the clock."""
+        at its time; schedules fire at theirs. In a job that is running, it only moves the clock."""
         return self.advance_to(self._ahead(span), limit=limit, reraise=reraise)
 
     async def aadvance(self, span: Span, *, limit: int | None = None, reraise: bool = False) -> int:
@@ -133,7 +139,7 @@ class Harness:
     def jobs(
         self, kind: Kind | None = None, *, state: str | None = None, queue: str | None = None
     ) -> list[Job]:
-        """What was submitted in this test, first first, as it is now."""
+        """What was submitted in this test, first first, as it is now; then what schedules have made of themselves."""
         name = None if kind is None else self._kind(kind)
         wanted = None if state is None else _state(state)
         return [
