@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from foliot import Draft, Foliot, InvalidValue, Jobs, ScheduleState, UnknownSchedule
-from foliot.schedule_sync import sync_registry
+from foliot import Foliot, InvalidValue, Jobs, ScheduleState, UnknownSchedule
 
 START = "2027-01-01T00:00:00Z"
 
@@ -98,14 +99,15 @@ def test_a_span_is_made_up_for_once(app: Foliot, add: Any) -> None:
 
 
 def test_what_is_scheduled_fires_and_answers(
-    app: Foliot, add: Any, start_worker: Callable[[], None], wait_for: Callable[..., None]
+    app: Foliot, add: Any, start_worker: Callable[[], None]
 ) -> None:
     handle = app.schedule("often", add.prepare(1), "* * * * * *", overlap="allow")
     start_worker()
-    wait_for(lambda: len([one for one in handle.fires() if one.state == "succeeded"]) >= 3)
+    while len([one for one in handle.fires() if one.state == "succeeded"]) < 3:
+        time.sleep(0.1)
     answers = handle.fires()
     times = [answer.nominal for answer in answers]
-    assert all(after - before == timedelta(seconds=1) for before, after in zip(times, times[1:]))
+    assert all(after - before == timedelta(seconds=1) for before, after in pairwise(times))
     assert all(one.job and one.fired_at and one.fired_at >= one.nominal for one in answers[:-1])
 
 
@@ -116,7 +118,7 @@ def test_the_preview_says_how_a_text_is_understood(app: Foliot) -> None:
         after=datetime(2026, 3, 28, 12, tzinfo=UTC),
         count=2,
     )
-    assert shown.english == "every day at 02:30 Europe/Berlin" or "02:30" in shown.english
+    assert "02:30" in shown.english
     assert shown.fires[0].at == datetime(2026, 3, 29, 1, tzinfo=UTC)
     assert shown.fires[0].note is not None and "clocks go forward" in shown.fires[0].note
     assert len(shown.fires) == 2 and len(shown.changes) == 1
@@ -169,6 +171,7 @@ def test_declared_schedules_are_synchronised_when_a_worker_starts(
 
     with caplog.at_level(logging.INFO, logger="foliot.process"):
         start_worker()
+        tidy.submit().result(timeout=10)
         assert app.sync_schedules().changes == []
     assert "+ greet-bob: greet, every weekday at 9am Europe/Berlin" in caplog.text
     assert [one.name for one in app.schedules()] == ["greet-ada", "greet-bob", "tidy"]
@@ -280,7 +283,7 @@ def test_what_is_not_prepared_is_refused(app: Foliot, add: Any) -> None:
 @pytest.mark.anyio
 async def test_async_code_has_twins_of_all(app: Foliot, add: Any) -> None:
     handle = await app.aschedule("n", add.prepare(1), "0 3 * * *", tags=["t"])
-    await app.aschedule_many([Draft("m", (await handle.aget()) and _job(add), "0 4 * * *")])
+    await app.aschedule_many([app.draft("m", add.prepare(2), "0 4 * * *")])
     assert (await app.aget_schedule("n")).name == "n"
     assert len(await app.aschedules()) == 2
     assert await handle.apause("note") and await handle.aresume()
@@ -300,9 +303,3 @@ async def test_async_code_has_twins_of_all(app: Foliot, add: Any) -> None:
     assert (await app.aforecast()).exact
     assert (await app.async_schedules()).changes == []
     assert await handle.adelete()
-
-
-def _job(add: Any) -> Any:
-    from foliot.client.schedule_handle import job_of
-
-    return job_of(add.prepare(1))
