@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -219,3 +222,167 @@ def test_a_preview_needs_no_store(shell: Shell) -> None:
     assert (told["english"], len(told["fires"])) == ("every day at 02:30", 10)
     wrong = shell("schedules", "preview", "every blue moon", url=False)
     assert (wrong.code, "at character 7" in wrong.err) == (2, True)
+
+
+def test_the_ledger_is_a_table_of_jobs_and_reasons(shell: Shell) -> None:
+    create(shell, "tidy", "every second")
+    create(shell, "paused", "every second")
+    shell("schedules", "pause", "paused")
+    [first, *_] = fired(shell, "tidy", 2)
+    answer = shell("schedules", "fires", "tidy")
+    header, *lines = answer.out.splitlines()
+    assert header.split() == ["nominal", "job", "or", "reason", "state", "late", "about"]
+    [line] = [line for line in lines if first["job"] in line]
+    day, time, _, state, late = line.split()
+    assert f"{day}T{time}" == first["nominal"]
+    assert state == "succeeded" and late.endswith("s")
+    told = shell("schedules", "fires", "paused", "--json").json["fires"]
+    assert told[-1]["reason"] == "paused"
+    assert "paused" in shell("schedules", "fires", "paused", "--limit", "1").out
+    unknown = shell("schedules", "fires", "tidyy")
+    assert (unknown.code, "did you mean tidy" in unknown.err) == (1, True)
+
+
+def fired(shell: Shell, name: str, count: int) -> list[dict[str, Any]]:
+    """The answers of a schedule, when so many of them are jobs."""
+
+    app = Foliot(shell.url)
+
+    @app.job
+    def tidy() -> None: ...
+
+    async def run() -> None:
+        async with app.worker():
+            schedule = await app.aget_schedule(name)
+            while True:
+                if sum(one.job is not None for one in await schedule.afires()) >= count:
+                    return
+                await asyncio.sleep(0.05)
+
+    with app:
+        asyncio.run(run())
+    told: list[dict[str, Any]] = shell("schedules", "fires", name, "--json").json["fires"]
+    return [answer for answer in told if answer["job"]]
+
+
+def test_a_span_is_backfilled_once(shell: Shell) -> None:
+    create(shell, "tidy", "@daily", "--start", "2020-01-01T00:00Z")
+    now = datetime.now(UTC).replace(microsecond=0)
+    span = ("--from", (now - timedelta(days=3)).isoformat(), "--to", now.isoformat())
+    made = shell("schedules", "backfill", "tidy", *span, "--by", "ada")
+    assert made.code == 0, made.err
+    assert (len(made.out.split()), made.err) == (3, "submitted: 3\n")
+    assert shell("schedules", "backfill", "tidy", *span, "--json").json == {"ids": []}
+    deed = shell("schedules", "show", "tidy", "--json").json["audit"][0]
+    assert (deed["action"], deed["actor"], deed["detail"]["jobs"]) == ("backfill", "ada", 3)
+    old = ("--from", "2020-01-01T00:00Z", "--to", "2020-01-03T00:00Z")
+    refused = shell("schedules", "backfill", "tidy", *old)
+    assert (refused.code, "is further back than history goes" in refused.err) == (2, True)
+    assert shell("schedules", "backfill", "tidy", *old, "--force").err == "submitted: 3\n"
+
+
+def test_the_forecast_draws_hours_and_names_herds(shell: Shell) -> None:
+    for name in ("a", "b", "c"):
+        create(shell, name, "@hourly")
+    create(shell, "quiet", "30 * * * *")
+    answer = shell("schedules", "forecast", "--hours", "3")
+    assert answer.code == 0
+    *hours, total, herd, _, _ = answer.out.splitlines()
+    assert total == "12 fires in 3 hours; times are UTC"
+    assert "█" in answer.out and "busiest minute" in hours[-2]
+    assert herd.startswith("herd: 20") and herd.endswith(":00:00Z  3 schedules in one second")
+    told = shell("schedules", "forecast", "--json").json
+    assert (len(told["minutes"]), told["total"], told["exact"]) == (24 * 60, 96, True)
+    assert told["herds"][0]["count"] == 3
+    assert told["herds"][0]["at"].endswith(":00:00Z")
+
+
+def test_an_empty_forecast_is_one(shell: Shell) -> None:
+    answer = shell("schedules", "forecast", "--hours", "1")
+    assert (answer.code, "0 fires in 1 hours" in answer.out) == (0, True)
+
+
+def test_calendars_are_set_listed_and_deleted(shell: Shell) -> None:
+    entries = ("12-25", "2027-08-02..2027-08-13", "0 0 * * SAT,SUN")
+    assert shell("calendars", "set", "holidays", *entries, "--by", "ada").out == "set holidays\n"
+    assert shell("calendars", "set", "holidays", *entries).out == "holidays is as it was\n"
+    assert (
+        shell("calendars", "list")
+        .out.splitlines()[1]
+        .startswith("holidays  12-25, 2027-08-02..2027-08-13, 0 0 * * SAT,SUN  20")
+    )
+    [told] = shell("calendars", "list", "--json").json["calendars"]
+    assert (told["entries"], told["updated_by"]) == (list(entries), "ada")
+    [deed] = shell.ask(lambda store: store.audit.list(target="calendar:holidays"))
+    assert (deed.action, deed.actor) == ("set", "ada")
+    assert shell("calendars", "set", "holidays").code == 2
+    wrong = shell("calendars", "set", "holidays", "2027-02-30")
+    assert (wrong.code, "is not a day that there is" in wrong.err) == (2, True)
+    assert shell("calendars", "delete", "holidays").out == "deleted holidays\n"
+    assert shell("calendars", "delete", "holidays").code == 1
+
+
+FILE = """
+[calendars]
+holidays = ["12-25"]
+
+[schedules.standup]
+kind = "send_email"
+payload = { to = "ada" }
+expression = "every weekday at 9am"
+timezone = "Europe/Berlin"
+calendars = ["holidays"]
+
+[schedules.tidy]
+kind = "tidy"
+expression = "@daily"
+"""
+
+
+def test_a_file_is_compared_and_applied(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "rota.toml"
+    file.write_text(FILE)
+    before = shell("schedules", "diff", str(file))
+    assert before.code == 1
+    assert [line.split(":")[0] for line in before.out.splitlines()] == [
+        "+ calendar holidays",
+        "+ standup",
+        "+ tidy",
+    ]
+    assert shell("schedules", "list", "--json").json == {"schedules": []}
+    assert shell("schedules", "apply", str(file), "--by", "ada").out == before.out
+    again = shell("schedules", "apply", str(file))
+    assert (again.code, again.out) == (0, "nothing to change\n")
+    assert shell("schedules", "diff", str(file), "--json").json == {"changes": [], "unchanged": 2}
+
+    file.write_text(FILE.partition("[schedules.tidy]")[0].replace("9am", "10am"))
+    changed = shell("schedules", "diff", str(file))
+    assert "~ standup: expression every weekday at 9am → every weekday at 10am" in changed.out
+    assert "- tidy" not in changed.out
+    assert "- tidy" in shell("schedules", "apply", str(file), "--prune").out
+    [left] = shell("schedules", "list", "--json").json["schedules"]
+    assert (left["name"], left["version"]) == ("standup", 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[schedules.a]\nkind = 'tidi'\nexpression = '@daily'", "[schedules.a]"),
+        ("[schedules.a]\nkind = 'tidy'\nexpresion = '@daily'", "expression"),
+        ("[schedules.a]\nkind = 'send_email'\nexpression = '@daily'", "to"),
+        ("[schedules.a]\nkind = 'tidy'\nexpression = 'sometimes'", "'a'"),
+        ("[calendars]\nholidays = '12-25'", "calendars.holidays"),
+        ("[schedule.a]", "schedules"),
+        ("[schedules", "is not TOML"),
+    ],
+)
+def test_a_wrong_file_changes_nothing(
+    shell: Shell, tmp_path: Path, text: str, message: str
+) -> None:
+    file = tmp_path / "rota.toml"
+    file.write_text(f"[schedules.good]\nkind = 'tidy'\nexpression = '@daily'\n{text}\n")
+    for command in ("diff", "apply"):
+        answer = shell("schedules", command, str(file))
+        assert answer.code != 0
+        assert message in answer.err
+    assert shell("schedules", "list", "--json").json == {"schedules": []}

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parent.parent.parent
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md")])
 ON_POSTGRES = {"exactly-once.md"}
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-FILE_NAME = re.compile(r"# (\w+\.(?:py|ini))\n")
+FILE_NAME = re.compile(r"# (\w+\.(?:py|ini|toml))\n")
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)[^)]*\)")
 
 
@@ -64,7 +64,7 @@ def test_the_code_of_a_page_runs(
     worker: subprocess.Popen[bytes] | None = None
     try:
         for language, text in blocks(page):
-            if language in ("python", "ini"):
+            if language in ("python", "ini") or (language == "toml" and FILE_NAME.match(text)):
                 save(text, tmp_path)
             elif language == "console":
                 for line in text.splitlines():

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from foliot.cli.given import read_time
 from foliot.cli.options import DEFAULT_OPTIONS, Options, Whole
 from foliot.cli.output import print_json, printable
 from foliot.cli.schedule_options import Overlapping
@@ -257,3 +258,66 @@ def trigger(
             file=sys.stderr,
         )
     return 1 if id is None else 0
+
+
+def backfill(
+    name: str,
+    *,
+    from_: Annotated[str, Parameter(name="--from")],
+    to: str,
+    overlap: Literal["buffer_all", "allow"] | None = None,
+    force: Switch = False,
+    namespace: str = "default",
+    by: str | None = None,
+    options: Options = DEFAULT_OPTIONS,
+) -> None:
+    """Run a schedule for the nominal times of a span in which it has no job; as it was then.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    from_
+        The first of these times may be, for example 2027-01-01T00:00Z.
+    to
+        The last of them may be.
+    overlap
+        buffer_all: one run after the other. allow: all at once. Else the former.
+    force
+        Also for times whose jobs history may have forgotten: they may run a second time.
+    namespace
+        Whose schedule it is.
+    by
+        Who asks for it, for the audit log (else user@host).
+    """
+    from foliot import schedule_backfill
+    from foliot.author import Author
+    from foliot.cli.ask import ask
+    from foliot.ids import Ids
+
+    author = Author(Ids(), by)
+    retention = options.load().settings.retention.history
+    start, end = read_time("--from", from_), read_time("--to", to)
+    assert start is not None
+    assert end is not None
+
+    async def run(store: Store) -> list[JobId]:
+        return await schedule_backfill.backfill(
+            store,
+            name,
+            start,
+            end,
+            overlap=overlap,
+            force=force,
+            retention=retention,
+            namespace=namespace,
+            by=author,
+        )
+
+    made = ask(options, run)
+    if options.json:
+        print_json({"ids": made})
+        return
+    for id in made:
+        print(id)
+    print(f"submitted: {len(made):,}", file=sys.stderr)
