@@ -6,7 +6,7 @@ number of partitions differs, a row goes where its job's id says.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -17,10 +17,11 @@ from foliot.model.job import JobState
 from foliot.store.batches import chunks
 from foliot.store.operator import Record, Say
 from foliot.store.port import Store
-from foliot.store.repartition import refuse_apart
+from foliot.store.repartition import Positions, refuse_apart, refuse_schedules
 from foliot.store.tables import TABLES, Table, whole
 
 _BATCH: Final = 500
+_decode_more: Final = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class Copied(msgspec.Struct, frozen=True):
@@ -40,6 +41,8 @@ async def copy_store(
     await _refuse(source, target, force=force)
     if target.partitions not in (1, source.partitions):
         await _refuse_apart(source, target.partitions)
+    if target.partitions != source.partitions:
+        await _refuse_schedules(source, target.partitions)
     return await _Copy(source, target, say).run()
 
 
@@ -59,16 +62,34 @@ async def _refuse(source: Store, target: Store, *, force: bool) -> None:
 
 
 async def _refuse_apart(source: Store, partitions: int) -> None:
-    ordered = []
-    after: Record | None = None
-    while records := await source.transfer.dump("jobs", after=after, limit=_BATCH):
-        after = records[-1]
-        ordered += [
-            (str(one["id"]), str(one["namespace"]), str(one["kind"]), str(one["key"]))
-            for one in records
-            if one["key"] is not None and one["ordering_key"] is not None
-        ]
+    ordered = [
+        (str(one["id"]), str(one["namespace"]), str(one["kind"]), str(one["key"]))
+        async for one in _dump(source, "jobs")
+        if one["key"] is not None
+        and (one["ordering_key"] is not None or one["schedule"] is not None)
+    ]
     refuse_apart(ordered, partitions)
+
+
+async def _refuse_schedules(source: Store, partitions: int) -> None:
+    keyed = [str(one["name"]) async for one in _dump(source, "schedules") if _has_key(one)]
+    missed = [one async for one in _dump(source, "gaps") if not one["done"]]
+    refuse_schedules(keyed, len(missed), partitions)
+
+
+def _has_key(schedule: Record) -> bool:
+    more = schedule["more"]
+    return schedule["key"] is not None or (
+        isinstance(more, str) and "ordering_key" in _decode_more(more)
+    )
+
+
+async def _dump(store: Store, table: str) -> AsyncIterator[Record]:
+    after: Record | None = None
+    while records := await store.transfer.dump(table, after=after, limit=_BATCH):
+        after = records[-1]
+        for record in records:
+            yield record
 
 
 class _Copy:
@@ -79,8 +100,13 @@ class _Copy:
         self._asked: dict[
             int, list[JobId]
         ] = {}  # running jobs that are to be cancelled, by partition
+        self._positions: Positions | None = None  # where the number of partitions differs
 
     async def run(self) -> list[Copied]:
+        if self._source.partitions != self._target.partitions:
+            self._positions = Positions()
+            async for trigger in _dump(self._source, "triggers"):
+                self._positions.add(trigger)
         rows = {name: await self._copy(name, table) for name, table in TABLES.items()}
         verified = [await self._verify(name, rows[name]) for name in TABLES]
         # They are ready now, and can end at once.
@@ -94,17 +120,20 @@ class _Copy:
         while records := await self._source.transfer.dump(name, after=after, limit=_BATCH):
             after = records[-1]
             count += len(records)
-            moved = [each for record in records for each in self._move(table, record)]
+            moved = [each for record in records for each in self._move(name, record)]
             for batch in _batches(table.merged(moved)):
                 await self._target.transfer.load(name, batch)
             self._say(name, count)
         return count
 
-    def _move(self, table: Table, record: Record) -> Iterator[Record]:
+    def _move(self, name: str, record: Record) -> Iterator[Record]:
         """The row as the target has it: usually once."""
+        table = TABLES[name]
         before, now = self._source.partitions, self._target.partitions
         home = table.partition_of(record, now)
-        if home is not None:
+        if name == "schedules" and home is not None and self._positions is not None:
+            record = self._positions.settle(record, home)
+        elif home is not None:
             record = record | {"partition": home}
         if record.get("state") == JobState.RUNNING:
             record = record | _give_back(record)
@@ -112,7 +141,14 @@ class _Copy:
         if home is not None or "partition" not in record or before == now:
             yield record
         else:
-            yield from table.spread(record, before, now)
+            for each in table.spread(record, before, now):
+                yield from self._keep(name, each)
+
+    def _keep(self, name: str, record: Record) -> Iterator[Record]:
+        if name != "triggers" or self._positions is None:
+            yield record
+        elif (kept := self._positions.keep(record)) is not None:
+            yield kept
 
     def _remember(self, record: Record) -> None:
         if record["cancel_requested"]:

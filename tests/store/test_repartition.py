@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import signal
 import sqlite3
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
@@ -23,9 +25,11 @@ from foliot.ids import partition_of
 from foliot.model.job import End, JobState, More
 from foliot.store.open import upgrade_store
 from foliot.store.operator import Repartitioned
+from foliot.store.scheduling import CatchUp
 from foliot.store.tables import PARTED
 from foliot.testing.clock import ManualClock
 from support.records import dump, fill
+from support.schedules import Spread, Table
 from support.stores import Databases, Place, World, open_world
 
 pytestmark = pytest.mark.anyio
@@ -131,7 +135,7 @@ async def test_keys_that_would_part_are_refused_and_nothing_is_changed(world: Wo
     """A job lives with its ordering key: nobody would see there that its unique key is taken."""
     jobs = [world.new_job(key=f"k{n}", more=More(ordering_key=f"o{n}")) for n in range(20)]
     await world.submit(*jobs)
-    with pytest.raises(FoliotError, match="a key and an ordering key that would not be in one"):
+    with pytest.raises(FoliotError, match="would not be in one partition with their ordering key"):
         await repartition(world, 8)
     assert {row["partition"] for row in (await dump(world))["jobs"]} == {0}
 
@@ -297,3 +301,82 @@ def ended(place: Place) -> None:
         return
     with closing(sqlite3.connect(place.direct.removeprefix("sqlite:///"))) as file:
         file.executescript("DROP TRIGGER endless; DROP VIEW endless;")
+
+
+async def _times(world: World) -> Counter[tuple[object, object]]:
+    """How many runs each schedule had of each nominal time."""
+    rows = await world.store.transfer.dump("history", after=None, limit=10_000)
+    extras = [json.loads(str(row["extras"])) for row in rows]
+    return Counter((one["schedule"], one["nominal"]) for one in extras)
+
+
+@pytest.mark.parametrize("rules", [{}, {"max_runs": 100}], ids=["plain", "stateful"])
+async def test_schedules_fire_on_each_time_once(
+    world: World, place: Place, clock: ManualClock, rules: dict[str, int]
+) -> None:
+    spread = Spread(world)
+    await spread.create(30, **rules)
+    clock.advance(60)
+    await spread.parts[0].fire(chunk=12)  # in the middle of it
+    await spread.end_jobs()
+    await repartition(world, 8)
+    async with open_world(place, clock) as wide:
+        spread = Spread(wide, spread.noon)
+        assert await spread.fire() == 18
+        clock.advance(60)
+        assert await spread.fire() == 30
+        groups, triggers = await wide.store.schedules.forecast(limit=10)
+        assert (sum(group.size for group in groups), triggers) == (30, 8)
+        clock.advance(60)
+        first = await spread.fire(parts=4)  # the others have not come so far
+        assert 0 < first < 30
+        await repartition(wide, 1)
+    async with open_world(place, clock) as narrow:
+        spread = Spread(narrow, spread.noon)
+        assert await spread.fire() == 30 - first
+        clock.advance(60)
+        assert await spread.fire() == 30
+        runs = await _times(narrow)
+        assert len(runs) == 4 * 30
+        assert set(runs.values()) == {1}
+
+
+async def test_what_is_known_of_schedules_goes_with_them(
+    world: World, place: Place, clock: ManualClock
+) -> None:
+    [id, *_] = await Spread(world).create(10)
+    await world.store.schedules.pause(0, [id], by="ann")
+    ledger = await world.store.schedules.ledger(id, start=0, to=2**40)
+    await world.store.calendars.put("days", "[]")
+    await repartition(world, 8)
+    async with open_world(place, clock) as wide:
+        [found] = await wide.store.schedules.get([id])
+        assert (found.state, found.paused_by) == ("paused", "ann")
+        assert await wide.store.schedules.ledger(id, start=0, to=2**40) == ledger
+        assert len(await wide.store.calendars.all()) == 1
+
+
+async def test_it_is_refused_while_missed_times_are_not_caught_up_with(
+    world: World, clock: ManualClock
+) -> None:
+    table = Table(world)
+    await table.create()
+    clock.advance(300)
+    await table.jump(4, next=6)
+    with pytest.raises(FoliotError, match="1 times at which triggers were missed"):
+        await repartition(world, 8)
+    await table.catch_up(CatchUp((await table.gap()).gap, nominal=table.at(4)))
+    assert (await repartition(world, 8)).moved["gaps"] == 8
+
+
+@pytest.mark.parametrize("job", [{"key": "k"}, {"more": More(ordering_key="k")}])
+async def test_a_schedule_whose_jobs_have_a_key_needs_one_partition(
+    world: World, job: dict[str, object]
+) -> None:
+    table = Table(world)
+    new = table.new("nightly", **job)
+    await world.store.schedules.create(0, [new])
+    with pytest.raises(FoliotError, match="only works with one partition: nightly"):
+        await repartition(world, 8)
+    await world.store.schedules.delete(0, [new.id])
+    assert (await repartition(world, 8)).before == 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from datetime import UTC, datetime
 from pathlib import Path
 
 import psycopg
@@ -19,6 +18,7 @@ from foliot.store.operator import Record
 from foliot.store.tables import TABLES
 from foliot.testing.clock import ManualClock
 from support.records import dump, fill
+from support.schedules import Spread, Table
 from support.stores import Databases, World, open_world, postgres_place, sqlite_place
 
 pytestmark = pytest.mark.anyio
@@ -28,11 +28,13 @@ STAYS = {"sessions", "leases", "migrations"}
 class Stores:
     """As many as a test asks for."""
 
-    def __init__(self, stack: AsyncExitStack, folder: Path, databases: Databases) -> None:
+    def __init__(
+        self, stack: AsyncExitStack, folder: Path, databases: Databases, clock: ManualClock
+    ) -> None:
         self._stack = stack
         self._folder = folder
         self._databases = databases
-        self._clock = ManualClock(datetime.now(UTC))
+        self._clock = clock
         self._count = 0
 
     async def open(self, engine: str, partitions: int = 1) -> World:
@@ -48,9 +50,9 @@ class Stores:
 
 
 @pytest.fixture
-async def stores(tmp_path: Path, databases: Databases) -> AsyncIterator[Stores]:
+async def stores(tmp_path: Path, databases: Databases, clock: ManualClock) -> AsyncIterator[Stores]:
     async with AsyncExitStack() as stack:
-        yield Stores(stack, tmp_path, databases)
+        yield Stores(stack, tmp_path, databases, clock)
 
 
 async def copy(source: World, target: World, *, force: bool = False) -> dict[str, Copied]:
@@ -143,7 +145,7 @@ async def test_keys_that_would_part_are_refused_before_anything_is_copied(stores
     old, new = await stores.open("postgres"), await stores.open("sqlite", partitions=8)
     jobs = [old.new_job(key=f"k{n}", more=More(ordering_key=f"o{n}")) for n in range(20)]
     await old.submit(*jobs)
-    with pytest.raises(FoliotError, match="a key and an ordering key that would not be in one"):
+    with pytest.raises(FoliotError, match="would not be in one partition with their ordering key"):
         await copy(old, new)
     assert not any((await dump(new)).values())
     same = await stores.open("sqlite")
@@ -169,6 +171,58 @@ async def test_what_is_submitted_meanwhile_is_missed_and_told(stores: Stores) ->
     old.store.transfer.dump = dump_then_submit  # type: ignore[method-assign]  # a submission in between
     jobs = (await copy(old, new))["jobs"]
     assert (jobs.rows, jobs.arrived, jobs.complete) == (2, 1, False)
+
+
+@pytest.mark.parametrize(("source", "target"), [("sqlite", "postgres"), ("postgres", "sqlite")])
+async def test_schedules_fire_on_in_the_new_store_each_time_once(
+    stores: Stores, clock: ManualClock, source: str, target: str
+) -> None:
+    few, many = await stores.open(source), await stores.open(target, partitions=8)
+    spread = Spread(few)
+    await spread.create(30)
+    clock.advance(60)
+    await spread.parts[0].fire(chunk=12)  # in the middle of it
+    await spread.end_jobs()
+    assert all(each.complete for each in (await copy(few, many)).values())
+    spread = Spread(many, spread.noon)
+    assert await spread.fire() == 18
+    clock.advance(60)
+    first = await spread.fire(parts=4)  # the others have not come so far
+    again = await stores.open(source)
+    assert all(each.complete for each in (await copy(many, again)).values())
+    groups, triggers = await again.store.schedules.forecast(limit=10)
+    assert (sum(group.size for group in groups), triggers) == (30, 1)
+    assert await Spread(again, spread.noon).fire() == 30 - first
+
+
+async def test_with_the_same_partitions_a_trigger_goes_on_where_it_was(
+    stores: Stores, clock: ManualClock
+) -> None:
+    old, new = await stores.open("sqlite"), await stores.open("postgres")
+    table = Table(old)
+    await table.create_many(10)
+    clock.advance(60)
+    await table.fire(chunk=4)
+    await copy(old, new)
+    there = Table(new)
+    assert (await there.due())[0].count == 6
+    assert (await there.fire()).jobs == 6
+
+
+async def test_missed_times_are_caught_up_with_before_partitions_change(
+    stores: Stores, clock: ManualClock
+) -> None:
+    old, new = await stores.open("sqlite"), await stores.open("postgres", partitions=8)
+    table = Table(old)
+    await table.create(name="nightly")
+    clock.advance(300)
+    await table.jump(4, next=6)
+    with pytest.raises(FoliotError, match="1 times at which triggers were missed"):
+        await copy(old, new)
+    assert not any((await dump(new)).values())
+    same = await stores.open("postgres")
+    await copy(old, same)
+    assert (await Table(same).gap()).gap.count == 4
 
 
 async def test_every_table_and_column_is_copied_or_named_as_staying(stores: Stores) -> None:

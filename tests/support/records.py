@@ -42,12 +42,22 @@ def record(table: Table, number: int, ids: Ids, *, partitions: int) -> Record:
         return _ODD[form](number) if form is not Form.ID else ids.job()
 
     made = {name: value(name, form) for name, form in table.columns.items()}
+    for column, fields in _TOGETHER.items():
+        made |= fields if column in made else {}
     if "ordering_key" in made:
         # Together they would have to be of one partition.
-        made["key" if number % 4 else "ordering_key"] = None
+        apart = ("key",) if number % 4 else ("ordering_key", "schedule")
+        made |= dict.fromkeys(apart)
     return made | ({"state": "scheduled"} if "state" in made else {})
 
 
+# What goes with a column.
+_TOGETHER: dict[str, Record] = {
+    "next_fire_at": {"fired_at": None, "cursor": None, "size": 1},  # of the same number
+    "done": {"done": True, "cursor": None, "reason": "missed"},
+    "misfire": {"key": None, "more": None, "extras": "{}"},
+    "from_at": {"reason": "missed"},
+}
 _OPTIONAL = frozenset(
     {
         *(

@@ -184,6 +184,41 @@ class Table:
         return round((seconds - self.noon) / MINUTE, 3)
 
 
+class Spread:
+    """Schedules in all partitions of a store, whatever their number."""
+
+    def __init__(self, world: World, noon: int | None = None) -> None:
+        self.world = world
+        first = Table(world)
+        self.noon = first.noon if noon is None else noon
+        self.parts = [Table(world) for _ in range(world.store.partitions)]
+        for partition, part in enumerate(self.parts):
+            part.partition, part.noon = partition, self.noon
+
+    async def create(self, count: int, **fields: Any) -> list[ScheduleId]:
+        new = [self.parts[0].new(f"n{number}", **fields) for number in range(count)]
+        for schedule in new:
+            home = partition_of(schedule.id, len(self.parts))
+            await self.world.store.schedules.create(home, [schedule])
+        return [schedule.id for schedule in new]
+
+    async def fire(self, *, parts: int | None = None) -> int:
+        """All that is due, in so many partitions. Its jobs end at once: who fires again makes them again."""
+        jobs = 0
+        for part in self.parts[:parts]:
+            while await part.due():
+                jobs += (await part.fire()).jobs
+        await self.end_jobs()
+        return jobs
+
+    async def end_jobs(self) -> None:
+        rows = await self.world.store.transfer.dump("jobs", after=None, limit=10_000)
+        for row in rows:
+            partition = row["partition"]
+            assert isinstance(partition, int)
+            await self.world.store.jobs.cancel(partition, [JobId(str(row["id"]))])
+
+
 def move_of(due: Due, *, every: int | None = MINUTE, chunk: int = 100) -> Move:
     whole = due.upper is None
     following = due.nominal + every if whole and every is not None else None

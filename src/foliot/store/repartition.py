@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
 from typing import Final
 
 from foliot.errors import FoliotError
 from foliot.ids import partition_of, partition_of_slot, slot_of_key
 from foliot.model.session import Session
-from foliot.store.operator import Record
+from foliot.store.operator import Record, Value
 from foliot.store.tables import PARTED
 
 _MOST_NAMED: Final = 5
+_MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def refuse_live(sessions: Iterable[Session]) -> None:
@@ -26,8 +29,8 @@ def refuse_live(sessions: Iterable[Session]) -> None:
 
 
 def refuse_apart(jobs: Sequence[tuple[str, str, str, str]], partitions: int) -> None:
-    """Of jobs with an ordering key and a unique key: id, namespace, kind, unique key. A job lives with its ordering
-    key; there, nobody would see that its unique key is taken elsewhere."""
+    """Of jobs with an ordering key or a schedule, and a unique key: id, namespace, kind, unique key. A job lives with
+    its ordering key or its schedule; there, nobody would see that its unique key is taken elsewhere."""
     apart = [
         id
         for id, namespace, kind, key in jobs
@@ -36,9 +39,61 @@ def refuse_apart(jobs: Sequence[tuple[str, str, str, str]], partitions: int) -> 
     ]
     if apart:
         raise FoliotError(
-            f"{len(apart)} jobs have a key and an ordering key that would not be in one partition: {_name(apart)}",
+            f"{len(apart)} jobs have a key that would not be in one partition with their ordering key or schedule: "
+            f"{_name(apart)}",
             hint="let them end first, or cancel them",
         )
+
+
+def refuse_schedules(keyed: Sequence[str], missed: int, partitions: int) -> None:
+    """`keyed`: names of schedules whose jobs have a unique key or an ordering key. These live where the schedule does;
+    elsewhere nobody would see them. `missed`: gaps that are to be caught up with, which say of all schedules of a
+    trigger in one partition that they were missed."""
+    if keyed and partitions > 1:
+        raise FoliotError(
+            f"{len(keyed)} schedules have a key or an ordering key for their jobs, which only works with one "
+            f"partition: {_name(keyed)}",
+            hint="delete or change them first",
+        )
+    if missed:
+        raise FoliotError(
+            f"{missed} times at which triggers were missed are still to be caught up with",
+            hint="let a worker run until it has done so",
+        )
+
+
+class Positions:
+    """How far triggers have come: where several become one, it begins with what the slowest has not done, and the
+    schedules of the others remember what is done for them."""
+
+    def __init__(self) -> None:
+        self._sizes: Counter[tuple[Value, Value]] = Counter()  # by partition and trigger
+        self._triggers: dict[tuple[Value, Value], Record] = {}
+        self._slowest: dict[Value, datetime] = {}
+
+    def add(self, trigger: Record) -> None:
+        id, at = trigger["id"], _time(trigger["next_fire_at"])
+        self._triggers[trigger["partition"], id] = trigger
+        self._slowest[id] = min(self._slowest.get(id, at), at)
+
+    def settle(self, schedule: Record, partition: int) -> Record:
+        """As it is in that partition."""
+        trigger = self._triggers.get((schedule["partition"], schedule["trigger"]))
+        if trigger is None:
+            return schedule | {"partition": partition}
+        self._sizes[partition, trigger["id"]] += 1
+        cursor = trigger["cursor"]
+        begun = cursor is not None and str(schedule["id"]) <= str(cursor)
+        done = trigger["next_fire_at" if begun else "fired_at"]
+        start = _time(schedule["active_from"])
+        if done is not None and _time(done) >= self._slowest[trigger["id"]]:
+            start = max(start, _time(done) + _MICROSECOND)
+        return schedule | {"partition": partition, "active_from": start}
+
+    def keep(self, trigger: Record) -> Record | None:
+        """None: nobody there is attached to it."""
+        size = self._sizes[trigger["partition"], trigger["id"]]
+        return trigger | {"size": size} if size else None
 
 
 def taken_twice(told: object) -> FoliotError:
@@ -53,6 +108,11 @@ def rearrange(name: str, records: Iterable[Record], before: int, now: int) -> li
     table = PARTED[name]
     spread = [each for record in records for each in table.spread(record, before, now)]
     return list(table.merged(spread))
+
+
+def _time(value: Value) -> datetime:
+    assert isinstance(value, datetime)
+    return value
 
 
 def _name(some: Sequence[str]) -> str:

@@ -32,7 +32,8 @@ class Table(msgspec.Struct, frozen=True):
     home: tuple[
         str, ...
     ] = ()  # where the row lives: with the job of this id, or where these words hash to
-    merge: str | None = None  # of two rows with one key the larger of this column counts
+    merge: str | None = None  # of two rows with one key the one with more of this column counts,
+    least: bool = False  # or the one with less
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -46,7 +47,10 @@ class Table(msgspec.Struct, frozen=True):
         return partition_of_slot(slot_of_key(*words), partitions) if words else None
 
     def spread(self, record: Record, before: int, now: int) -> Iterator[Record]:
-        """A row that is about a share of all slots, in every place where some of these slots are then."""
+        """A row that is about a share of all slots, in every place where some of these slots are then. Schedules know
+        themselves what their trigger has done for them, so it begins anew where it was in the middle of them."""
+        if "cursor" in record:
+            record = record | {"cursor": None}
         old = whole(record["partition"])
         # The slots s with s * before // SLOTS == old.
         first, last = -(-old * SLOTS // before), -(-(old + 1) * SLOTS // before) - 1
@@ -58,10 +62,16 @@ class Table(msgspec.Struct, frozen=True):
         if (column := self.merge) is None:
             return records
         merged: dict[Any, Record] = {}
+        best: Any = min if self.least else max
         for record in records:
             key = tuple(record[name] for name in self.key)
-            merged[key] = max(merged.get(key, record), record, key=lambda each: whole(each[column]))
+            merged[key] = best(merged.get(key, record), record, key=lambda each: each[column])
         return merged.values()
+
+    @property
+    def wins(self) -> str:
+        """How the column of the row that counts compares with the other's."""
+        return "<" if self.least else ">"
 
 
 def whole(value: Value) -> int:
@@ -69,12 +79,15 @@ def whole(value: Value) -> int:
     return value
 
 
-def _table(key: str, home: str = "", merge: str | None = None, **forms: str) -> Table:
+def _table(
+    key: str, home: str = "", merge: str | None = None, *, least: bool = False, **forms: str
+) -> Table:
     columns = {name: Form[form.upper()] for form, names in forms.items() for name in names.split()}
-    return Table(columns, tuple(key.split()), tuple(home.split()), merge)
+    return Table(columns, tuple(key.split()), tuple(home.split()), merge, least)
 
 
-# In the order in which they are copied: whoever looks at a half-copied store finds no job without its past.
+# In the order in which they are copied: whoever looks at a half-copied store finds no job without its past, and none
+# is fired by a trigger that does not know of it.
 TABLES: Final[dict[str, Table]] = {
     "queues": _table(
         "name",
@@ -98,7 +111,7 @@ TABLES: Final[dict[str, Table]] = {
         "partition id fence generation",
         home="id",
         whole="partition fence priority attempt losses generation",
-        id="id session workflow",
+        id="id session workflow schedule",
         text="state namespace kind queue key reason ordering_key fair_key extras",
         time="created_at run_at started_at finished_at",
         names="tags",
@@ -126,7 +139,7 @@ TABLES: Final[dict[str, Table]] = {
         whole="partition fence lane priority attempt max_attempts losses generation",
         flag="outbox",
         real="timeout",
-        id="id session workflow",
+        id="id session workflow schedule",
         text="namespace kind queue key limit_key reason ordering_key fair_key extras",
         time="created_at run_at started_at finished_at",
         names="requires tags",
@@ -140,17 +153,66 @@ TABLES: Final[dict[str, Table]] = {
         text="namespace kind key fingerprint",
         time="created_at expires_at",
     ),
+    "calendars": _table("name", text="name dates updated_by", time="updated_at"),
+    "versions": _table(
+        "partition schedule version",
+        home="schedule",
+        whole="partition version trigger",
+        id="schedule",
+        text="rules",
+        time="active_from until",
+    ),
+    "ledger": _table(
+        "partition schedule from_at reason",
+        home="schedule",
+        whole="partition count",
+        id="schedule",
+        text="reason",
+        time="from_at to_at",
+    ),
+    "gaps": _table(
+        "partition trigger from_at",
+        merge="to_at",
+        whole="partition trigger count",
+        text="reason",
+        flag="done",
+        time="from_at to_at at nominal",
+        id="cursor",
+    ),
+    "schedules": _table(
+        "partition id",
+        home="id",
+        whole="partition trigger lane priority max_attempts version phase jitter runs max_runs pause_after buffer",
+        real="timeout start_deadline misfire_window catchup_rate",
+        id="id",
+        text="state overlap misfire namespace name kind queue key more extras rules origin note paused_by",
+        time="since active_from active_until paused_at created_at updated_at",
+        names="tags",
+        bytes="payload",
+    ),
     "jobs": _table(
         "partition id",
         home="id",
         whole="partition fence lane rank band priority attempt max_attempts losses generation pending",
         flag="cancel_requested outbox",
         real="timeout",
-        id="id session workflow",
+        id="id session workflow schedule",
         text="state namespace kind queue key limit_key hold ordering_key fair_key extras progress hold_note",
         time="created_at run_at claimed_at deadline_at expires_at",
         names="requires tags",
         bytes="payload",
+    ),
+    "triggers": _table(
+        "partition id",
+        merge="next_fire_at",
+        least=True,
+        whole="partition id size",
+        flag="stateful",
+        text="expression timezone dst_gap dst_overlap tzdata",
+        names="calendars",
+        real="delay",
+        time="next_fire_at fired_at",
+        id="cursor",
     ),
 }
 # Those that have a share in each partition.

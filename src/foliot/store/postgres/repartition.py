@@ -15,7 +15,13 @@ from foliot.store.postgres.arrays import texts
 from foliot.store.postgres.connection import Ask, Connections, Step, Values
 from foliot.store.postgres.sessions import sessions_step, to_sessions
 from foliot.store.postgres.transfer import TYPES, dump_step, load_step, to_records
-from foliot.store.repartition import rearrange, refuse_apart, refuse_live, taken_twice
+from foliot.store.repartition import (
+    rearrange,
+    refuse_apart,
+    refuse_live,
+    refuse_schedules,
+    taken_twice,
+)
 from foliot.store.sql import load_statements, parse_statement
 from foliot.store.tables import PARTED, Table
 
@@ -57,6 +63,11 @@ async def _lock(ask: Ask) -> None:
 
 async def _move_all(ask: Ask, partitions: int, say: Say) -> Repartitioned:
     before = int((await ask(Step(SQL["count_partitions"], {})))[0][0])
+    if before != partitions:
+        keyed = [row[0] for row in await ask(Step(SQL["list_keyed_schedules"], {}))]
+        [(missed,)] = await ask(Step(SQL["count_open_gaps"], {}))
+        refuse_schedules(keyed, missed, partitions)
+        await ask(Step(SQL["settle_schedules"], {}))
     moved = {}
     for name, table in PARTED.items():
         if len(table.home) == 1:
@@ -66,6 +77,8 @@ async def _move_all(ask: Ask, partitions: int, say: Say) -> Repartitioned:
         else:
             moved[name] = await _rearrange(ask, name, before, partitions)
         say(name, moved[name])
+    if before != partitions:
+        await ask(Step(SQL["settle_triggers"], {}))
     await ask(Step(SQL["set_partitions"], {"partitions": partitions}))
     return Repartitioned(before, moved)
 

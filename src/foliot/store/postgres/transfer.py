@@ -102,8 +102,9 @@ def _conflict(table: str, known: Table) -> str:
     if known.merge is None:
         return ""
     key, column = ", ".join(known.key), known.merge
-    larger = f"greatest({table}.{column}, excluded.{column})"
-    return f" ON CONFLICT ({key}) DO UPDATE SET {column} = {larger}"
+    rest = ", ".join(f"{name} = excluded.{name}" for name in known.names if name not in known.key)
+    counts = f"excluded.{column} {known.wins} {table}.{column}"
+    return f" ON CONFLICT ({key}) DO UPDATE SET {rest} WHERE {counts}"
 
 
 def _from_store(form: Form, value: Any) -> Value:

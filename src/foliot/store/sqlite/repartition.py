@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from foliot.ids import SLOTS, slot_of, slot_of_key
 from foliot.store.operator import Repartitioned, Say
-from foliot.store.repartition import rearrange, refuse_apart, taken_twice
+from foliot.store.repartition import rearrange, refuse_apart, refuse_schedules, taken_twice
 from foliot.store.sqlite.batches import execute, load_parts
 from foliot.store.sqlite.transfer import delete_rows, dump_rows, load_rows
 from foliot.store.tables import PARTED
@@ -19,6 +19,11 @@ def repartition(connection: Connection, partitions: int, say: Say) -> Repartitio
     """Within a transaction."""
     before = int(execute(connection, SQL["count_partitions"], {})[0][0])
     refuse_apart(execute(connection, SQL["list_ordered_keys"], {}), partitions)
+    if before != partitions:
+        keyed = [row[0] for row in execute(connection, SQL["list_keyed_schedules"], {})]
+        [(missed,)] = execute(connection, SQL["count_open_gaps"], {})
+        refuse_schedules(keyed, missed, partitions)
+        execute(connection, SQL["settle_schedules"], {})
     connection.create_function("foliot_slot", -1, _slot, deterministic=True)
     moved = {}
     for name, table in PARTED.items():
@@ -27,6 +32,8 @@ def repartition(connection: Connection, partitions: int, say: Say) -> Repartitio
         else:
             moved[name] = _rearrange(connection, name, before, partitions)
         say(name, moved[name])
+    if before != partitions:
+        execute(connection, SQL["settle_triggers"], {})
     execute(connection, SQL["set_partitions"], {"partitions": partitions})
     return Repartitioned(before, moved)
 

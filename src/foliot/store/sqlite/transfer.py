@@ -38,7 +38,7 @@ def dump_rows(
     connection: Connection, table: str, *, after: Record | None = None, limit: int = -1
 ) -> list[Record]:
     known = TABLES[table]
-    key = [after[name] for name in known.key] if after is not None else []
+    key = [_to_store(known.columns[n], after[n]) for n in known.key] if after is not None else []
     rows = connection.execute(_dump(table, first=after is None), [*key, limit])
     return [
         {
@@ -75,8 +75,9 @@ def _load(table: str) -> str:
     if known.merge is None:
         return text
     key, column = ", ".join(known.key), known.merge
-    larger = f"max({column}, excluded.{column})"
-    return f"{text} ON CONFLICT ({key}) DO UPDATE SET {column} = {larger}"
+    rest = ", ".join(f"{name} = excluded.{name}" for name in known.names if name not in known.key)
+    counts = f"excluded.{column} {known.wins} foliot_{table}.{column}"
+    return f"{text} ON CONFLICT ({key}) DO UPDATE SET {rest} WHERE {counts}"
 
 
 def _places(count: int) -> str:
