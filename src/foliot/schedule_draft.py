@@ -27,7 +27,7 @@ from foliot.when.cron import is_cron
 from foliot.when.forms import Cron
 
 
-class Draft(msgspec.Struct, frozen=True):
+class Draft(msgspec.Struct, frozen=True, gc=False):
     """A schedule as it was said. `job` is its template: kind, payload and options, without id and times."""
 
     name: str

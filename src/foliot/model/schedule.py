@@ -50,7 +50,7 @@ class ScheduleState(StrEnum):
     ENDED = "ended"  # no nominal time follows, or it has run as often as it may
 
 
-class Rules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Rules(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """What was said of the times of a schedule, as it was said. Stored as JSON; times are seconds since 1970."""
 
     expression: str = ""  # as it was given
@@ -88,7 +88,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
 
-class NewTrigger(msgspec.Struct, frozen=True):
+class NewTrigger(msgspec.Struct, frozen=True, gc=False):
     """`next` is its first nominal time."""
 
     id: int
@@ -103,7 +103,7 @@ class NewTrigger(msgspec.Struct, frozen=True):
     tzdata: str
 
 
-class NewSchedule(msgspec.Struct, frozen=True, kw_only=True):
+class NewSchedule(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """`template` is its job without id and times. No trigger: none of its times is ahead."""
 
     id: ScheduleId

@@ -8,9 +8,11 @@ like. What can never fire is refused here.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from functools import lru_cache
+from typing import Any, Final
 
-from foliot.errors import did_you_mean
+from foliot.errors import InvalidExpression, did_you_mean
 from foliot.when.civil import SHAPES, shapes_in
 from foliot.when.cron_fields import (
     DAY_OF_MONTH,
@@ -41,6 +43,7 @@ ALIASES = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
 }
+_READERS: Final[dict[Kind, Any]] = {DAY_OF_MONTH: read_days, DAY_OF_WEEK: read_weekdays}
 _FIELDS = (SECOND, MINUTE, HOUR, DAY_OF_MONTH, MONTH, DAY_OF_WEEK)
 _WORD = re.compile(r"\S+")
 _SURE = re.compile(r"[*?]|[*?H]/.*|.*\*/.*")
@@ -67,17 +70,11 @@ def read_cron(part: Part, *, seed: str | None = None) -> Cron:
         hint = "a comment is not part of an expression" if comment else None
         raise part.part("", len(part.text)).refuse(problem, hint=hint)
     kinds = _FIELDS[-len(words) :]
-    fields = [_items(kind, word, seed) for kind, word in zip(kinds, words, strict=True)]
+    fields = [_field(kind, word, seed) for kind, word in zip(kinds, words, strict=True)]
     minutes, hours, days, months, weekdays = fields[-5:]
-    cron = Cron(
-        minutes=read_field(minutes),
-        hours=read_field(hours),
-        days=read_days(days),
-        months=read_field(months),
-        weekdays=read_weekdays(weekdays),
-        seconds=read_field(fields[0]) if len(fields) == 6 else Field(1),
-    )
-    if not _can_fire(cron):
+    seconds = fields[0] if len(fields) == 6 else Field(1)
+    cron = Cron(minutes, hours, days, months, weekdays, seconds)
+    if not _can_fire(days, months, weekdays):
         raise words[-3].refuse("never fires: no year has such a day", code="never_fires")
     return cron
 
@@ -102,6 +99,20 @@ def _alias(part: Part) -> str:
     return ALIASES[name]
 
 
+def _field(kind: Kind, word: Part, seed: str | None) -> Any:
+    """A Field, Days or Weekdays."""
+    if "H" not in word.text:
+        with suppress(InvalidExpression):  # then it is read again, at its place
+            return _known_field(kind, word.text)
+    return _READERS.get(kind, read_field)(_items(kind, word, seed))
+
+
+@lru_cache(maxsize=4096)
+def _known_field(kind: Kind, text: str) -> Any:
+    """Millions of expressions are made of few different fields."""
+    return _READERS.get(kind, read_field)(_items(kind, Part(text, text, 0, "UTC"), None))
+
+
 def _items(kind: Kind, word: Part, seed: str | None) -> list[Item]:
     items, offset = [], 0
     for text in word.text.split(","):
@@ -113,9 +124,10 @@ def _items(kind: Kind, word: Part, seed: str | None) -> list[Item]:
     return items
 
 
-def _can_fire(cron: Cron) -> bool:
-    masks = day_masks(cron.days, cron.weekdays)
-    return any(masks[shape] for month in values_of(cron.months.mask) for shape in shapes_in(month))
+@lru_cache(maxsize=4096)
+def _can_fire(days: Days, months: Field, weekdays: Weekdays) -> bool:
+    masks = day_masks(days, weekdays)
+    return any(masks[shape] for month in values_of(months.mask) for shape in shapes_in(month))
 
 
 @lru_cache(maxsize=4096)

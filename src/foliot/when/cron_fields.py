@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -209,10 +210,12 @@ def _shown(text: str) -> str:
     return repr(text if len(text) <= 20 else text[:20] + "...")
 
 
+@lru_cache(maxsize=4096)
 def show_field(kind: Kind, field: Field) -> str:
     return _show_mask(kind, field.mask, star=field.star)
 
 
+@lru_cache(maxsize=4096)
 def show_days(days: Days) -> str:
     parts = [_show_mask(DAY_OF_MONTH, days.mask, star=days.star)] if days.mask else []
     parts += [f"{day}W" for day in days.nearest]
@@ -220,6 +223,7 @@ def show_days(days: Days) -> str:
     return ",".join([*parts, "LW"] if days.last_weekday else parts)
 
 
+@lru_cache(maxsize=4096)
 def show_weekdays(weekdays: Weekdays) -> str:
     kind = Kind("day of week", 0, 6)
     parts = [_show_mask(kind, weekdays.mask, star=weekdays.star)] if weekdays.mask else []

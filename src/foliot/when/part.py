@@ -7,7 +7,7 @@ from msgspec import Struct
 from foliot.errors import InvalidExpression
 
 
-class Part(Struct, frozen=True):
+class Part(Struct, frozen=True, gc=False):
     """A piece of an expression, with its place for error messages, and the zone its wall times are in."""
 
     text: str
