@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import resource
 import sys
-from pathlib import Path
 
 import msgspec
 
+from foliot.bench.fires import note
 from foliot.bench.sheet import calls, moments
+from foliot.bench.sizes import resident_bytes
 from foliot.client.app import Foliot
 from foliot.worker.context import current_job
 
 QUEUE = "bench"
 KINDS = "bench."  # how the kinds of all jobs of the bench begin
+FIRE = "bench.fire"
 
 app = Foliot()
 
@@ -68,6 +70,14 @@ async def rest(n: int, seconds: float, moments_of: str) -> int:
     return n
 
 
+@app.job(kind=FIRE, queue=QUEUE, max_attempts=1)
+async def note_fire(n: int) -> None:
+    """The run of a schedule: note which, of what time, and when it began."""
+    began = app.clock.monotonic()
+    nominal = current_job().nominal_at
+    note(n, 0 if nominal is None else int(nominal.timestamp()), began)
+
+
 @app.job(kind="bench.usage", queue=QUEUE, max_attempts=1)
 async def usage() -> Usage:
     """What the process that runs this has used so far."""
@@ -77,7 +87,7 @@ async def usage() -> Usage:
 
 def _resident(peak: int) -> int:
     """Memory in use now; where the system does not tell, the most so far."""
-    status = Path("/proc/self/statm")
-    if status.exists():
-        return int(status.read_text().split()[1]) * resource.getpagesize()
+    now = resident_bytes(os.getpid())
+    if now is not None:
+        return now
     return peak if sys.platform == "darwin" else peak * 1024

@@ -59,9 +59,11 @@ class Stage:
     def new_sheet(self, places: int) -> Sheet:
         return Sheet(self.new_path("sheet"), places)
 
-    def workers(self, url: str | None = None, **changes: Any) -> Workers:
+    def workers(
+        self, url: str | None = None, *, directory: Path | None = None, **changes: Any
+    ) -> Workers:
         settings = msgspec.structs.replace(self.settings.worker, **changes)
-        return Workers(url or self.url, settings, log=self.new_path("log"))
+        return Workers(url or self.url, settings, log=self.new_path("log"), directory=directory)
 
     def fill(
         self,

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from foliot.checks import check_seconds, check_whole
 from foliot.cli.options import DEFAULT_OPTIONS, Options, Whole
 from foliot.cli.output import print_json, print_table
+from foliot.errors import InvalidValue
 
 if TYPE_CHECKING:
     from foliot.config import Settings
@@ -225,6 +226,83 @@ def idle(
     check_whole("jobs", jobs, 0, 100_000_000, example="--jobs 1000000")
     settings = _load(options, "1", concurrency)
     _show(run_idle(settings, Plan(seconds=seconds, jobs=jobs, force=force), _say), options)
+
+
+def schedules(
+    *,
+    count: Whole = 100_000,
+    phases: str = "create,fire,on-time,burst,idle",
+    own_triggers: float = 0.1,
+    fires: Whole = 1_000_000,
+    due_per_second: Whole = 1000,
+    seconds: Whole = 10,
+    burst: Whole = 10_000,
+    runs: Whole = 3,
+    plot: str | None = None,
+    keep: Switch = False,
+    processes: str = "2",
+    concurrency: str | None = None,
+    force: Switch = False,
+    options: Options = DEFAULT_OPTIONS,
+) -> None:
+    """How many schedules are created and fired in a second, and how late their jobs start. Exit code 1: one was early,
+    missing or fired twice.
+
+    Parameters
+    ----------
+    count
+        How many schedules are in the store.
+    phases
+        What to measure, separated by commas: create, fire, on-time, burst, idle.
+    own_triggers
+        The share of schedules whose times no other has.
+    fires
+        How many jobs firing creates at most, of each sort of schedules.
+    due_per_second
+        How many schedules are due in a second, on time.
+    seconds
+        How long that is watched, and an idle scheduler.
+    burst
+        How many schedules are due at one instant.
+    runs
+        How many bursts; the median counts.
+    plot
+        Draw how late they were into this file, as SVG.
+    keep
+        Leave the schedules in the store: the next run with the same count begins with them.
+    processes
+        How many worker processes to run.
+    concurrency
+        Jobs running at once in each process.
+    force
+        Run on a store that has jobs and schedules in it.
+    """
+    from foliot.bench.population import MOST
+    from foliot.bench.schedules import Plan, read_phases
+    from foliot.bench.schedules import schedules as run_schedules
+
+    _check_counts(fires=fires, due_per_second=due_per_second, burst=burst, runs=runs)
+    check_whole("count", count, 1, MOST, example="--count 100000")
+    check_whole("seconds", seconds, 1, 3600, example="--seconds 60")
+    if not 0 <= own_triggers <= 1:
+        raise InvalidValue(
+            "own_triggers", own_triggers, "is no share from 0 to 1", example="--own-triggers 0.1"
+        )
+    plan = Plan(
+        count=count,
+        own_triggers=own_triggers,
+        phases=read_phases(phases),
+        fires=fires,
+        due_per_second=due_per_second,
+        seconds=seconds,
+        burst=burst,
+        runs=runs,
+        plot=plot,
+        keep=keep,
+        force=force,
+    )
+    settings = _load(options, processes, concurrency)
+    _show(run_schedules(settings, plan, _say), options)
 
 
 def when(*, fires: Whole = 200, runs: Whole = 5, options: Options = DEFAULT_OPTIONS) -> None:

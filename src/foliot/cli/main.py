@@ -90,6 +90,10 @@ COMMANDS = {
         "foliot.cli.bench:waiters",
         "What waiting for results costs, and how soon they are there.",
     ),
+    "bench schedules": (
+        "foliot.cli.bench:schedules",
+        "How fast schedules are made and fired, and how late.",
+    ),
     "bench when": ("foliot.cli.bench:when", "How fast the next fire of an expression is found."),
     "bench idle": ("foliot.cli.bench:idle", "What an idle worker costs, and whether it grows."),
     "completion": ("foliot.cli.completion:completion", "Print a completion script for a shell."),
