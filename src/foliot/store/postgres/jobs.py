@@ -14,6 +14,7 @@ from foliot.model.key import Reservation
 from foliot.model.lane import Lane
 from foliot.store import rows
 from foliot.store.batches import by_partition, chunks
+from foliot.store.carrying import with_last_results
 from foliot.store.guest import Release
 from foliot.store.port import DEADLINE_GRACE, Cycle, Peek, Reaped, RunningJob, Share
 from foliot.store.postgres.arrays import blobs, numbers, texts, words
@@ -96,8 +97,14 @@ class PostgresJobs:
             return Cycle([], [])
         results = await self._connections.transact(steps)
         claimed = rows.claimed_jobs(results[-1]) if len(steps) > ended else []
+        claimed = await with_last_results(claimed, lambda ids: self._last_results(partition, ids))
         refused = _refused(steps[:finishing], results, outcomes) if finishing else []
         return Cycle(claimed, refused, admissions(results[ended - 1]) if orders else [])
+
+    async def _last_results(self, partition: int, schedules: Sequence[str]) -> dict[str, str]:
+        values: Values = {"partition": partition, "ids": words(schedules)}
+        found = await self._connections.read(SQL["list_last_results"], values)
+        return {id: bytes(result).decode() for id, result in found}
 
     async def settled(self, partition: int, outcomes: Sequence[Outcome]) -> set[JobId]:
         values: Values = {"partition": partition, "ids": words([o.id for o in outcomes])}

@@ -17,6 +17,7 @@ from foliot.model.lane import Lane
 from foliot.store import rows
 from foliot.store.admission import Admitted
 from foliot.store.batches import by_partition
+from foliot.store.carrying import with_last_results
 from foliot.store.port import DEADLINE_GRACE, Cycle, Peek, Reaped, RunningJob, Share
 from foliot.store.searching import Record
 from foliot.store.sql import JOB_FILES
@@ -110,7 +111,16 @@ class SqliteJobs:
         refused, admitted, taken = await self._connections.transact(
             run, look=None if ending else look
         )
-        return Cycle(claimed_jobs(taken), refused, admitted)
+        claimed = await with_last_results(
+            claimed_jobs(taken), lambda ids: self._last_results(partition, ids)
+        )
+        return Cycle(claimed, refused, admitted)
+
+    async def _last_results(self, partition: int, schedules: Sequence[str]) -> dict[str, str]:
+        found = await self._read(
+            "list_last_results", {"partition": partition, "ids": to_json(list(schedules))}
+        )
+        return {id: bytes(result).decode() for id, result in found}
 
     async def settled(self, partition: int, outcomes: Sequence[Outcome]) -> set[JobId]:
         values: Values = {"partition": partition, "outcomes": traces(outcomes)}

@@ -36,11 +36,7 @@ WITH picked AS MATERIALIZED (
                         OR j.namespace <> 'default' OR j.run_at <> j.created_at
                    THEN jsonb_strip_nulls(jsonb_build_object(
                        'namespace', j.namespace, 'key', j.key, 'tags', j.tags, 'ordering_key', j.ordering_key,
-                       'fair_key', j.fair_key, 'extras', j.extras::jsonb, 'last_result',
-                       CASE WHEN j.schedule IS NOT NULL AND (j.extras::jsonb ->> 'carry')::boolean
-                            THEN (SELECT convert_from(h.result, 'UTF8') FROM foliot.history h
-                                  WHERE h.partition = :partition AND h.schedule = j.schedule AND h.state = 'succeeded'
-                                  ORDER BY h.finished_at DESC LIMIT 1) END, 'run_at',
+                       'fair_key', j.fair_key, 'extras', j.extras::jsonb, 'run_at',
                        CASE WHEN j.run_at <> j.created_at
                             THEN (extract(epoch FROM j.run_at) * 1000000)::bigint END))::text END AS more
 )

@@ -93,3 +93,14 @@ UNION ALL
 SELECT state, count(*) FROM foliot.history GROUP BY state
 UNION ALL
 SELECT 'dead', count(*) FROM foliot.dead;
+
+-- name: list_last_results
+-- Of each of these schedules the result of its last run that succeeded. Rides history_schedule.
+SELECT s.id::text, h.result
+FROM unnest(:ids::uuid[]) AS s (id)
+CROSS JOIN LATERAL (
+    SELECT r.result FROM foliot.history r
+    WHERE r.partition = :partition AND r.schedule = s.id AND r.state = 'succeeded'
+    ORDER BY r.finished_at DESC LIMIT 1
+) h
+WHERE h.result IS NOT NULL;

@@ -27,10 +27,6 @@ FROM (SELECT j.id, j.fence + 1 AS fence, j.kind,
                   THEN json_patch('{}', json_object(
                       'namespace', j.namespace, 'key', j.key, 'tags', json(j.tags), 'ordering_key',
                       j.ordering_key, 'fair_key', j.fair_key, 'extras', json(j.extras),
-                      'last_result', CASE WHEN j.schedule IS NOT NULL AND json_extract(j.extras, '$.carry')
-                          THEN (SELECT CAST(h.result AS TEXT) FROM foliot_history h
-                                WHERE h.partition = :partition AND h.schedule = j.schedule AND h.state = 'succeeded'
-                                ORDER BY h.finished_at DESC LIMIT 1) END,
                       'run_at', nullif(j.run_at, j.created_at))) END AS more
       FROM foliot_jobs j
       WHERE j.partition = :partition AND j.lane = :lane AND j.state = 'ready'

@@ -91,3 +91,10 @@ UNION ALL
 SELECT state, count(*) FROM foliot_history GROUP BY state
 UNION ALL
 SELECT 'dead', count(*) FROM foliot_dead;
+
+-- name: list_last_results
+-- Of each of these schedules the result of its last run that succeeded. Rides foliot_history_schedule.
+SELECT s.value, (SELECT r.result FROM foliot_history r
+                 WHERE r.partition = :partition AND r.schedule = s.value AND r.state = 'succeeded'
+                 ORDER BY r.finished_at DESC LIMIT 1) AS result
+FROM json_each(:ids) s WHERE result IS NOT NULL;
