@@ -226,7 +226,7 @@ async def test_processes_that_open_a_new_file_at_once_make_it_once(tmp_path: Pat
     for one in processes:
         answer, _ = await asyncio.to_thread(one.communicate, "go\n")
         assert answer.split() == ["open", "0"]
-    assert (await read_schema(url)).version == 2
+    assert (await read_schema(url)).version == 3
 
 
 async def test_two_processes_run_every_job_once(tmp_path: Path) -> None:
