@@ -26,6 +26,7 @@ from foliot.config import load
 from foliot.demo import jobs as shop
 from foliot.errors import FoliotError, InvalidValue
 from foliot.model.job import Job, JobState
+from foliot.model.schedule import Answer, Schedule
 from foliot.store.open import upgrade_store
 
 _SHOWN = 13
@@ -46,6 +47,14 @@ _COLUMNS = (
     Column("after", right=True),
     Column("what"),
 )
+_TIMES = (
+    Column("schedule", rank=1),
+    Column("when"),
+    Column("fired", right=True),
+    Column("last", rank=2),
+    Column("late", right=True),
+)
+_SCHEDULES = ("count-stock", "newsletter")  # the first is declared by the code of the jobs
 _LONGEST_CYCLE = 60.0
 
 
@@ -128,8 +137,11 @@ class _Demo:
         self._ended: Counter[JobState] = Counter()
         self._cycles = 0
         self._to_cancel: _Seen | None = None
+        self._times: dict[str, tuple[str, ...]] = {}  # what is shown of each schedule
 
     def run(self) -> int:
+        mail = shop.send_email.prepare("everybody@example.org", "News")
+        self._app.schedule("newsletter", mail, "every 3 seconds", tags=["demo"])
         console = Console(stderr=False)
         live = console.is_terminal and not self._options.json
         try:
@@ -142,6 +154,8 @@ class _Demo:
                 self._cycle(lambda: None)
         except KeyboardInterrupt:
             pass
+        for schedule in self._schedules():  # the store may be one that stays
+            self._app.get_schedule(schedule.name).delete()
         self._summary(console)
         return 0
 
@@ -160,7 +174,7 @@ class _Demo:
         while not self._time_is_up():
             self._look()
             show()
-            if all(seen.over for seen in self._seen):
+            if all(seen.over for seen in self._seen) and self._all_fired():
                 break
             if self._clock.monotonic() - started > _LONGEST_CYCLE:
                 raise FoliotError("the demo's jobs did not end within a minute")
@@ -192,11 +206,27 @@ class _Demo:
                 seen.handle.cancel()
                 self._to_cancel = None
 
+        for schedule in self._schedules():
+            fires = self._app.get_schedule(schedule.name).fires()
+            jobs = [answer for answer in fires if answer.started_at is not None]
+            self._times[schedule.name] = _times_row(schedule, len(fires), jobs[-1:])
+
+    def _schedules(self) -> Iterator[Schedule]:
+        """Those that are there: the workers make theirs when they start."""
+        for name in _SCHEDULES:
+            yield from self._app.schedules(name=name)
+
+    def _all_fired(self) -> bool:
+        return all(name in self._times and self._times[name][-1] for name in _SCHEDULES)
+
     def _screen(self, size: ConsoleDimensions) -> Group:
         shown = self._seen[-_SHOWN:]
         section = Section(_COLUMNS, [_row(s) for s in shown], styles=[_style(s) for s in shown])
         lines = [Text("Foliot: jobs on SQLite, two worker processes", "bold"), Text()]
-        lines += render(section, min(len(shown), size.height - 5), size.width)
+        times = Section(_TIMES, list(self._times.values()))
+        room = size.height - 7 - len(self._times)
+        lines += render(section, min(len(shown), room), size.width)
+        lines += [Text(), *render(times, len(self._times), size.width)]
         counts = "   ".join(
             f"{number} {state.value}" for state, number in sorted(self._ended.items())
         )
@@ -208,10 +238,14 @@ class _Demo:
     def _summary(self, console: Console) -> None:
         ended = {state.value: number for state, number in sorted(self._ended.items())}
         if self._options.json:
-            print_json({"cycles": self._cycles, "ended": ended})
+            fired = {name: int(row[2]) for name, row in self._times.items()}
+            print_json({"cycles": self._cycles, "ended": ended, "fired": fired})
             return
         if not console.is_terminal:
             print_table([column.header for column in _COLUMNS], [_row(seen) for seen in self._seen])
+            print()
+            print_table([column.header for column in _TIMES], list(self._times.values()))
+            print()
         words = ", ".join(f"{number} {state}" for state, number in ended.items())
         print(f"{self._cycles} cycle{'s' if self._cycles != 1 else ''}: {words or 'nothing ended'}")
 
@@ -226,6 +260,15 @@ def _row(seen: _Seen) -> tuple[str, ...]:
     reason = f" ({job.reason})" if job.reason and job.state is not JobState.SUCCEEDED else ""
     state = f"{job.state.value}{reason}"
     return (job.id[-8:], job.kind, state, str(job.attempt), _after(job), seen.what)
+
+
+def _times_row(schedule: Schedule, count: int, last: list[Answer]) -> tuple[str, ...]:
+    row = (schedule.name, schedule.rules.expression, str(count))
+    for answer in last:
+        assert answer.started_at is not None
+        late = (answer.started_at - answer.nominal).total_seconds()
+        return (*row, f"{answer.nominal:%H:%M:%S}", f"{late * 1000:.0f} ms")
+    return (*row, "", "")
 
 
 def _style(seen: _Seen) -> str:

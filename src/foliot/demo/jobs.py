@@ -44,6 +44,13 @@ async def daily_report(day: str) -> dict[str, int]:
     return {"orders": len(day) * 7, "refunds": 2}
 
 
+@app.job(queue="reports", schedule={"name": "count-stock", "expression": "every 2 seconds"})
+async def count_stock() -> int:
+    """Declared here, made by the workers when they start."""
+    await asyncio.sleep(0.2)
+    return 42
+
+
 @app.job(queue="reports")
 async def endless_export() -> None:
     """Somebody will cancel it."""
