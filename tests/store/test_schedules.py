@@ -185,6 +185,21 @@ async def test_a_change_is_a_new_version_and_the_old_one_keeps_its_span(
     assert await table.ledger(old.id) == []
 
 
+async def test_a_time_that_is_due_while_it_is_changed_belongs_to_the_new_version(
+    world: World, table: Table
+) -> None:
+    old = table.new()
+    await world.store.schedules.create(table.partition, [old])
+    world.clock.advance(60)  # nobody has fired yet
+    new = table.new(old.name, kind="sum")
+    assert await world.store.schedules.change(table.partition, new, version=1)
+    assert (await table.get(old.id)).since == table.time(1)
+    await table.fire_at(1)
+    job = await table.job(old.id, 1)
+    assert job is not None and job.kind == "sum"
+    assert await table.ledger(old.id) == []
+
+
 async def test_a_change_of_another_version_does_nothing(world: World, table: Table) -> None:
     new = table.new()
     await world.store.schedules.create(table.partition, [new])

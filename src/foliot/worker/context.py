@@ -108,7 +108,8 @@ class CurrentJob:
 
     @property
     def created_at(self) -> datetime:
-        """When it was submitted, to the millisecond, by the clock of whoever submitted it."""
+        """When it was submitted, to the millisecond, by the clock of whoever submitted it; of a run of a schedule, the
+        time that the schedule named."""
         return datetime.fromtimestamp(milliseconds_of(self._job.id) / 1000, UTC)
 
     @property

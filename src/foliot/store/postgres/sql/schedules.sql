@@ -116,13 +116,17 @@ WHERE s.partition = :partition AND s.id = :id
 FOR UPDATE OF s;
 
 -- name: change_schedule
--- What it was is kept with its span; what its old trigger has not done for it by now is not made up for.
+-- What it was is kept with its span; what another trigger has not done for it by now is not made up for.
 WITH old AS MATERIALIZED (
     SELECT s.version, s.since, s.trigger, s.rules,
-           greatest(coalesce(:now, now()),
+           -- What the same trigger has yet to do for it, it does for the new version.
+           CASE WHEN s.trigger = :trigger::bigint
+                     AND to_timestamp(:left_at::bigint) BETWEEN s.active_from AND coalesce(:now, now())
+                THEN to_timestamp(:left_at::bigint)
+                ELSE greatest(coalesce(:now, now()),
                     (SELECT CASE WHEN t.cursor IS NOT NULL THEN t.next_fire_at ELSE t.fired_at END
                             + interval '1 microsecond'
-                     FROM foliot.triggers t WHERE t.partition = :partition AND t.id = :trigger::bigint)) AS switch
+                     FROM foliot.triggers t WHERE t.partition = :partition AND t.id = :trigger::bigint)) END AS switch
     FROM foliot.schedules s WHERE s.partition = :partition AND s.id = :id
 ), kept AS (
     INSERT INTO foliot.versions (partition, schedule, version, active_from, until, trigger, rules)

@@ -73,13 +73,16 @@ WHERE partition = :partition AND schedule IN (SELECT json_extract(value, '$[0]')
 -- After put_triggers: what it is, what of its trigger it would leave, and from when on the new trigger fires for it.
 SELECT s.version, s.trigger, s.state,
        CASE WHEN t.id IS NULL OR t.cursor >= s.id THEN NULL ELSE t.next_fire_at END,
-       max(:now, coalesce((SELECT CASE WHEN n.cursor IS NOT NULL THEN n.next_fire_at ELSE n.fired_at END + 1
-                           FROM foliot_triggers n WHERE n.partition = :partition AND n.id = :trigger), 0))
+       -- What the same trigger has yet to do for it, it does for the new version.
+       CASE WHEN s.trigger = :trigger AND coalesce(t.cursor, '') < s.id AND t.next_fire_at BETWEEN s.active_from AND :now
+            THEN t.next_fire_at
+            ELSE max(:now, coalesce((SELECT CASE WHEN n.cursor IS NOT NULL THEN n.next_fire_at ELSE n.fired_at END + 1
+                                     FROM foliot_triggers n WHERE n.partition = :partition AND n.id = :trigger), 0)) END
 FROM foliot_schedules s LEFT JOIN foliot_triggers t ON t.partition = :partition AND t.id = s.trigger
 WHERE s.partition = :partition AND s.id = :id;
 
 -- name: change_schedule
--- What it was is kept with its span; what its old trigger has not done for it by now is not made up for.
+-- What it was is kept with its span; what another trigger has not done for it by now is not made up for.
 INSERT INTO foliot_versions (partition, schedule, version, active_from, until, trigger, rules)
 SELECT :partition, :id, s.version, s.since, :switch, s.trigger, s.rules
 FROM foliot_schedules s WHERE s.partition = :partition AND s.id = :id;
