@@ -42,7 +42,7 @@ def fires(
     to
         Times up to this; else up to now.
     limit
-        How many, at most; the latest ones, unless --from says otherwise.
+        How many, at most: the latest of them.
     namespace
         Whose schedule it is.
     """
