@@ -238,10 +238,32 @@ async def test_keys_are_refused_where_there_are_several_partitions(world: World)
 
 
 async def test_what_has_no_time_ahead_has_ended(world: World) -> None:
-    await commands.create(world.store, [draft("old", "2020-01-01T00:00:00Z")])
+    await commands.create(world.store, [draft("old", "2020-01-01T00:00:00Z", origin="shop.jobs")])
     found = await commands.get(world.store, "old")
     assert (found.state, found.trigger) == (ScheduleState.ENDED, None)
     assert await commands.next_fires(world.store, "old") == []
+
+
+async def test_people_cannot_make_what_never_fires(world: World) -> None:
+    past = world.clock.now() - timedelta(days=1)
+    with pytest.raises(InvalidValue) as caught:
+        await commands.create(world.store, [draft("n", "2020-01-01T00:00:00Z")])
+    assert caught.value.field == "expression"
+    with pytest.raises(InvalidValue) as caught:
+        await commands.create(world.store, [draft("n", "0 3 * * *", end=past)])
+    assert caught.value.field == "end"
+    await commands.create(world.store, [draft("n")])
+    with pytest.raises(InvalidValue, match="no time"):
+        await commands.update(world.store, "n", end=past)
+    assert (await commands.get(world.store, "n")).version == 1
+
+
+async def test_saying_again_what_is_over_by_now_is_no_mistake(world: World) -> None:
+    soon = (world.clock.now() + timedelta(minutes=1)).isoformat()
+    await commands.create(world.store, [draft("once", soon)])
+    world.clock.advance(3600)
+    [put] = await commands.create(world.store, [draft("once", soon)])
+    assert put.outcome == "unchanged"
 
 
 async def test_the_next_fires_end_with_the_schedule(world: World) -> None:
@@ -282,6 +304,8 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("spread", {"spread": 1.5}),
     ("spread", {"spread": "8d"}),
     ("jitter", {"jitter": "soon"}),
+    ("jitter", {"jitter": -1}),
+    ("jitter", {"jitter": "1d"}),
     ("overlap", {"overlap": "queue"}),
     ("buffer", {"buffer": 3}),
     ("buffer", {"overlap": "buffer_all", "buffer": 0}),

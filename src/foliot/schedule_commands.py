@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypeVar, Unpack
 
 import msgspec
@@ -81,6 +82,7 @@ async def create(
     it is. All are checked first; then those of a partition are stored in transactions of some thousands."""
     now = (await store.schedules.now()).timestamp()
     schedules = _checked(store, drafts, now)
+    await _refuse_past(store, schedules)
     made: set[ScheduleId] = set()
     for partition, some in _by_partition(store, schedules, lambda one: one.id):
         for start in range(0, len(some), BATCH):
@@ -98,6 +100,27 @@ async def create(
         puts.append(Put(one.name, "created") if one.id in made else await _put(store, one, by))
         made.discard(one.id)  # named twice: the last one counts
     return puts
+
+
+async def _refuse_past(store: Store, schedules: Sequence[NewSchedule]) -> None:
+    """What people make, and will never fire, is a mistake; what was made before, or is declared, may well be over."""
+    over = [one for one in schedules if one.trigger is None and one.origin is None]
+    if not over:
+        return
+    known = {one.id: one for one in await store.schedules.get([one.id for one in over])}
+    for one in over:
+        if one.id not in known or not is_same(known[one.id], one):
+            raise _past(one)
+
+
+def _past(schedule: NewSchedule) -> InvalidValue:
+    rules = schedule.rules
+    if rules.end is not None:
+        end = datetime.fromtimestamp(rules.end, UTC)
+        problem = f"leaves {shown(schedule.name)} no time to fire"
+        return InvalidValue("end", end, problem, example="end=datetime(2027, 1, 1, tzinfo=UTC)")
+    problem = f"leaves {shown(schedule.name)} no time ahead"
+    return InvalidValue("expression", rules.expression, problem, example='"tomorrow at 9am"')
 
 
 async def compare(store: Store, drafts: Sequence[Draft]) -> list[Put]:
@@ -197,6 +220,8 @@ async def update(
         if expression is None and told is not None:
             rules = msgspec.structs.replace(new.rules, expression=before.rules.expression)
             new = msgspec.structs.replace(new, rules=rules)
+        if new.trigger is None and (expression is not None or options.get("end") is not None):
+            raise _past(new)
         if new.namespace != namespace:
             raise InvalidValue(
                 "namespace",

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from itertools import islice, pairwise
 from math import ceil
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -23,8 +24,11 @@ from foliot.schedule_options import (
     check_schedule_options,
     check_schedule_tags,
 )
+from foliot.when.civil import LATEST
 from foliot.when.cron import is_cron
 from foliot.when.forms import Cron
+
+_TIMES_LOOKED_AT: Final = 20
 
 
 class Draft(msgspec.Struct, frozen=True, gc=False):
@@ -64,6 +68,8 @@ def check_draft(draft: Draft, *, now: float) -> NewSchedule:
     id = schedule_id(job.namespace, name)
     trigger = _trigger(plan, id, ceil(now))
     rules, tags = plan.rules, options.get("tags")
+    if rules.jitter and plan.timetable is not None:
+        _check_jitter(rules.jitter, plan.timetable, ceil(now))
     if rules.overlap.waits or rules.carry_result:
         _check_together(job, rules)
     return NewSchedule(
@@ -269,6 +275,19 @@ def _check_after_completion(
             "overlap",
             checked["overlap"].value,
             "is of no use with after_completion: a run starts only after the last one's end",
+        )
+
+
+def _check_jitter(jitter: int, timetable: when.Timetable, now: int) -> None:
+    """Runs keep the order of their times: as far as the next ones tell."""
+    times = list(islice(when.between(timetable, now - 1, LATEST), _TIMES_LOOKED_AT))
+    apart = min((after - before for before, after in pairwise(times)), default=jitter + 1)
+    if jitter >= apart:
+        raise InvalidValue(
+            "jitter",
+            jitter,
+            f"is not less than the time between two fires, {apart} s",
+            example='jitter="10s"',
         )
 
 
