@@ -1,0 +1,238 @@
+"""The ledger: for every nominal time one answer, on every store, with the duties that fire."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+
+from foliot import schedule_commands as commands
+from foliot.errors import InvalidValue
+from foliot.ids import JobId, SessionId, fire_id, schedule_id
+from foliot.model.job import NewJob
+from foliot.model.lane import lane_of
+from foliot.model.schedule import Answer, Reason
+from foliot.schedule_commands import Draft
+from foliot.scheduler.catch_up import CatchingUp
+from foliot.scheduler.fire import Fire
+from foliot.scheduler.partitions import AllPartitions
+from support.stores import World
+
+pytestmark = pytest.mark.anyio
+MINUTE = 60
+
+
+class Times:
+    """A schedule of every minute, and the duties that fire it, by hand."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.store = world.store
+        partitions = AllPartitions(
+            world.store, SessionId("s"), clock=world.clock, ids=world.ids, term=5
+        )
+        common: dict[str, Any] = {"clock": world.clock, "ids": world.ids}
+        self._fire = Fire(
+            world.store, partitions, announce=lambda _: None, look=lambda: None, **common
+        )
+        self._catch_up = CatchingUp(world.store, partitions, announce=lambda _: None, **common)
+
+    async def make(self, name: str = "n", expression: str = "* * * * *", **options: Any) -> None:
+        job = NewJob(JobId(""), "report", b"{}", lane_of("default", ()).number)
+        said = cast(Any, {"overlap": "allow", **options})
+        await commands.create(self.store, [Draft(name, job, expression, said)])
+
+    async def fire(self) -> None:
+        """All that is due."""
+        self._fire.see(await self.store.jobs.peek())
+        await self._fire.tick()
+
+    async def catch_up(self) -> None:
+        for _ in range(20):
+            self._catch_up.see(await self.store.jobs.peek())
+            await self._catch_up.tick()
+
+    async def pass_minutes(self, count: int) -> None:
+        """Each fired at its time."""
+        for _ in range(count):
+            self.world.clock.advance(MINUTE)
+            await self.fire()
+
+    async def fires(self, name: str = "n", **wanted: Any) -> list[Answer]:
+        return await commands.fires(self.store, name, **wanted)
+
+    async def reasons(self, name: str = "n", **wanted: Any) -> list[str]:
+        """Of each: J for a job, or why there is none."""
+        answers = await self.fires(name, **wanted)
+        return ["J" if one.job else str(one.reason or one.note) for one in answers]
+
+
+@pytest.fixture
+def times(world: World) -> Times:
+    world.clock.advance(1)  # past the minute
+    return Times(world)
+
+
+async def test_what_was_fired_is_answered_by_its_job(times: Times) -> None:
+    await times.make()
+    await times.pass_minutes(3)
+    answers = await times.fires()
+    noon = times.world.clock.now().replace(minute=0, second=0, microsecond=0)
+    assert [one.nominal for one in answers] == [
+        noon + timedelta(minutes=minute) for minute in (1, 2, 3)
+    ]
+    id = schedule_id("default", "n")
+    expected = [fire_id(id, int(one.nominal.timestamp())) for one in answers]
+    assert [one.job for one in answers] == expected
+    assert all(one.state == "ready" and one.fired_at is not None for one in answers)
+
+
+async def test_what_has_only_just_come_is_not_yet_answered_and_later_is_missed(
+    times: Times,
+) -> None:
+    await times.make()
+    await times.pass_minutes(1)
+    times.world.clock.advance(MINUTE)
+    assert await times.reasons() == ["J"]
+    times.world.clock.advance(20)
+    missed = (await times.fires())[-1]
+    assert missed.reason is Reason.MISSED
+    assert missed.note == "no scheduler has fired it yet"
+
+
+async def test_a_pause_answers_for_its_times(times: Times) -> None:
+    await times.make()
+    await times.pass_minutes(1)
+    await commands.pause(times.store, "n")
+    await times.pass_minutes(2)
+    assert await times.reasons() == ["J", "paused", "paused"]
+    await commands.resume(times.store, "n")
+    await times.pass_minutes(1)
+    assert await times.reasons() == ["J", "paused", "paused", "J"]
+
+
+async def test_a_change_leaves_the_past_as_it_was(times: Times) -> None:
+    await times.make()
+    await times.pass_minutes(2)
+    before = await times.fires()
+    await commands.update(times.store, "n", expression="*/2 * * * *")
+    await times.pass_minutes(4)
+    after = await times.fires()
+    assert after[:2] == before
+    assert [one.nominal.minute for one in after] == [1, 2, 4, 6]
+    assert all(one.job for one in after)
+
+
+async def test_missed_times_are_answered_by_the_rule_for_misfires(times: Times) -> None:
+    for rule in ("skip", "latest", "all"):
+        await times.make(rule, misfire=rule)
+    await times.make("window", misfire="all", misfire_window="90s")
+    times.world.clock.advance(4 * MINUTE)
+    await times.fire()
+    assert await times.reasons("skip") == ["misfire"] * 4
+    assert await times.reasons("latest") == ["missed"] * 4
+    await times.catch_up()
+    assert await times.reasons("skip") == ["misfire"] * 4
+    assert await times.reasons("latest") == ["coalesced"] * 3 + ["J"]
+    latest = await times.fires("latest")
+    assert {one.into for one in latest[:3]} == {latest[3].job}
+    assert await times.reasons("all") == ["J"] * 4
+    assert await times.reasons("window") == ["misfire"] * 2 + ["J"] * 2
+
+
+async def test_a_missed_time_follows_the_rule_of_its_version(times: Times) -> None:
+    await times.make(misfire="skip")
+    times.world.clock.advance(2 * MINUTE)
+    await times.fire()
+    await commands.update(times.store, "n", misfire="all")
+    await times.pass_minutes(1)
+    await times.catch_up()
+    assert await times.reasons() == ["misfire", "misfire", "J"]
+
+
+async def test_days_of_a_calendar_are_excluded(times: Times) -> None:
+    today = times.world.clock.now().date().isoformat()
+    await commands.set_calendar(times.store, "today", [today])
+    await times.make("n", calendars=["today"])
+    await times.make("other")
+    await times.pass_minutes(2)
+    assert await times.reasons("n") == ["excluded"] * 2
+    assert await times.reasons("other") == ["J"] * 2
+
+
+async def test_a_run_that_has_not_ended_is_the_reason(times: Times) -> None:
+    await times.make(overlap="skip")
+    await times.pass_minutes(3)
+    assert await times.reasons() == ["J", "overlap", "overlap"]
+
+
+async def test_after_its_last_run_nothing_is_to_be_answered(times: Times) -> None:
+    await times.make(max_runs=2)
+    await times.pass_minutes(4)
+    assert await times.reasons() == ["J", "J"]
+
+
+async def test_a_span_and_a_limit_choose_among_the_answers(times: Times) -> None:
+    await times.make()
+    start = times.world.clock.now()
+    await times.pass_minutes(6)
+
+    async def minutes(**wanted: Any) -> list[int]:
+        return [one.nominal.minute for one in await times.fires(**wanted)]
+
+    assert await minutes(limit=2) == [5, 6]
+    assert await minutes(to=start + timedelta(minutes=3)) == [1, 2, 3]
+    assert await minutes(start=start + timedelta(minutes=3)) == [4, 5, 6]
+    two = start.replace(minute=2, second=0)
+    assert await minutes(start=two, to=two) == [2]
+    with pytest.raises(InvalidValue, match="before start"):
+        await times.fires(start=start, to=start - timedelta(hours=1))
+    with pytest.raises(InvalidValue, match="limit"):
+        await times.fires(limit=0)
+
+
+async def test_a_backfill_answers_for_what_was_missed_by_the_version_of_then(times: Times) -> None:
+    await times.make(misfire="skip")
+    start = times.world.clock.now().replace(second=0, microsecond=0)
+    times.world.clock.advance(2 * MINUTE)
+    await times.fire()
+    await commands.update(times.store, "n", expression="*/2 * * * *")
+    times.world.clock.advance(4 * MINUTE)
+    await times.fire()
+    assert await times.reasons() == ["misfire"] * 4
+    made = await commands.backfill(
+        times.store, "n", start, times.world.clock.now(), overlap="allow", retention=86_400
+    )
+    answers = await times.fires()
+    assert [one.job for one in answers][-len(made) :] == made[-len(answers) :]
+    # Before it was made, it is taken for what it was first.
+    assert [one.nominal.minute for one in answers] == [1, 2, 4, 6]
+    job = await times.world.get(made[-1])
+    assert (job.extras.schedule, job.extras.nominal) == (
+        "n",
+        int(answers[-1].nominal.timestamp()),
+    )
+
+
+async def test_a_backfill_runs_one_after_the_other_unless_told_otherwise(times: Times) -> None:
+    await times.make(misfire="skip")
+    start = times.world.clock.now()
+    times.world.clock.advance(3 * MINUTE)
+    await times.fire()
+    made = await commands.backfill(times.store, "n", start, times.world.clock.now())
+    keys = {(await times.world.get(id)).ordering_key for id in made}
+    assert len(made) == 3 and keys == {f"schedule:{schedule_id('default', 'n')}"}
+
+
+async def test_history_that_is_gone_needs_force(times: Times) -> None:
+    await times.make()
+    now = times.world.clock.now()
+    old = now - timedelta(days=40)
+    common: dict[str, Any] = {"retention": 30 * 86_400.0}
+    with pytest.raises(InvalidValue, match="further back than history goes, 30d"):
+        await commands.backfill(times.store, "n", old, old + timedelta(hours=1), **common)
+    made = await commands.backfill(
+        times.store, "n", old, old + timedelta(hours=1), force=True, **common
+    )
+    assert len(made) == 60
