@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from datetime import date
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -190,6 +191,10 @@ def _calendars(given: object) -> dict[str, list[str]]:
             example = f'{name} = ["2026-12-25"]'
             raise InvalidValue(f"calendars.{name}", entries, "is not a list", example=example)
         # A day may be written without quotes, as TOML has days.
-        found[name] = [entry if isinstance(entry, str) else str(entry) for entry in entries]
-        write_entries(found[name])
+        found[name] = [str(one) if isinstance(one, date) else one for one in entries]
+        try:
+            write_entries(found[name])
+        except InvalidValue as error:
+            error.message = f"calendars.{name}: {error.message}"
+            raise
     return found
