@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
 from math import ceil
-from typing import Any, Final, TypedDict, TypeVar, get_args
+from typing import Any, Final, Literal, TypedDict, TypeVar, get_args
 
 from foliot import when
 from foliot.checks import check_flag, check_moment, check_name, check_names, check_text, check_whole
@@ -15,6 +15,10 @@ from foliot.model.schedule import DstGap, DstOverlap, Misfire, Overlap
 from foliot.options import Names
 from foliot.units import read_duration
 
+OverlapRule = Literal[
+    "skip", "buffer_one", "buffer_all", "cancel_other", "terminate_other", "allow"
+]
+MisfireRule = Literal["skip", "latest", "all"]
 Duration = float | timedelta | str
 E = TypeVar("E", bound=StrEnum)
 
@@ -36,9 +40,9 @@ class ScheduleOptions(TypedDict, total=False):
     end: datetime | None
     spread: Duration
     jitter: Duration
-    overlap: str
+    overlap: OverlapRule
     buffer: int | None
-    misfire: str
+    misfire: MisfireRule
     misfire_window: Duration | None
     catchup_rate: float | None
     start_deadline: Duration | None

@@ -6,7 +6,19 @@ from collections.abc import Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
-from foliot import Exponential, Fixed, Foliot, Handle, Jobs, JobState, Priority
+from foliot import (
+    Draft,
+    Exponential,
+    Fixed,
+    Foliot,
+    Handle,
+    Jobs,
+    JobState,
+    Priority,
+    Schedule,
+    ScheduleHandle,
+    ScheduleState,
+)
 from foliot.client.function import Prepared
 
 app = Foliot("sqlite://:memory:")
@@ -40,6 +52,29 @@ async def send(to: str, *, subject: str | None = None) -> list[str]:
 def nothing() -> None: ...
 
 
+@app.job(schedule="*/5 * * * *")
+def tidy() -> None: ...
+
+
+@jobs.job(
+    queue="mail",
+    schedule=[
+        "every day at 9am",
+        {
+            "name": "weekly",
+            "expression": "0 9 * * MON",
+            "timezone": "Europe/Berlin",
+            "overlap": "buffer_all",
+            "buffer": 5,
+            "arguments": {"to": "a"},
+        },
+        {"name": "poll", "after_completion": timedelta(minutes=5)},
+    ],
+)
+async def digest(to: str = "b") -> str:
+    return to
+
+
 app.include(jobs, "shop.mail")
 app.autodiscover("shop")
 
@@ -54,6 +89,34 @@ assert_type(nothing.submit().result(), None)
 assert_type(app.submit_many([add.prepare(1), send.prepare("a")]), list[Handle[Any]])
 assert_type(add.submit(1).change(priority=1, delay=5, tags=("a",)), JobState)
 assert_type(add.submit(1).status(), JobState)
+
+scheduled = app.schedule(
+    "standup",
+    send.prepare("a"),
+    "every weekday at 9am",
+    timezone="Europe/Berlin",
+    dst_gap="skip",
+    dst_overlap="both",
+    start=datetime.now(UTC),
+    spread="5m",
+    jitter=30,
+    misfire="all",
+    misfire_window=timedelta(hours=2),
+    calendars=["holidays"],
+    tags={"shop"},
+    end=None,
+)
+assert_type(scheduled, ScheduleHandle)
+assert_type(scheduled.get(), Schedule)
+assert_type(scheduled.status(), ScheduleState)
+assert_type(scheduled.update("0 9 * * *", job=add.prepare(1), overlap="allow", end=None), Schedule)
+assert_type(scheduled.trigger(), Handle[Any] | None)
+assert_type(scheduled.pause("note"), bool)
+assert_type(app.draft("a", add.prepare(1), "@daily"), Draft)
+assert_type(app.schedule_many([app.draft("a", add.prepare(1), "@daily")]), list[ScheduleHandle])
+assert_type(app.schedule("poll", nothing.prepare(), after_completion="10m"), ScheduleHandle)
+assert_type(app.preview("@daily", timezone="UTC").fires[0].note, str | None)
+assert_type(app.pause_schedules(tag="shop"), list[str])
 
 send.options(
     delay=timedelta(minutes=1),
@@ -80,4 +143,5 @@ async def in_async_code() -> None:
     handle = await send.asubmit("a")
     assert_type(handle, Handle[list[str]])
     assert_type(await handle.aresult(), list[str])
+    assert_type(await app.aschedule("a", add.prepare(1), "@daily"), ScheduleHandle)
     assert_type(await handle.achange(run_at=datetime.now(UTC), payload={"to": "b"}), JobState)

@@ -75,3 +75,20 @@ async def in_async_code() -> None:
     await send.asubmit(5)  # error: Argument 1 to "asubmit" of "JobFunction" has incompatible type "int"
     handle.achange(priority=1)  # error: Value of type "Coroutine[Any, Any, JobState]" must be used
     await handle.achange(tags="vip")  # error: Argument "tags" to "achange" of "Handle" has incompatible type "str"
+
+# Schedules
+app.schedule("n", add, "@daily")  # error: Argument 2 to "schedule" of "Scheduling" has incompatible type "JobFunction
+app.schedule("n", add.submit(1), "@daily")  # error: Argument 2 to "schedule" of "Scheduling" has incompatible type "Handle[int]"
+app.schedule("n", add.prepare("1"), "@daily")  # error: Argument 1 to "prepare" of "JobFunction" has incompatible type "str"
+app.schedule(5, add.prepare(1), "@daily")  # error: Argument 1 to "schedule" of "Scheduling" has incompatible type "int"
+app.schedule("n", add.prepare(1), 60)  # error: Argument 3 to "schedule" of "Scheduling" has incompatible type "int"
+app.schedule("n", add.prepare(1), "@daily", colour="red")  # error: Unexpected keyword argument "colour" for "schedule"
+app.schedule("n", add.prepare(1), "@daily", start="soon")  # error: Argument "start" to "schedule" of "Scheduling" has
+app.schedule("n", add.prepare(1), "@daily", dst_gap="maybe")  # error: Argument "dst_gap" to "schedule" of "Scheduling"
+app.schedule("n", add.prepare(1), "@daily", tags="vip")  # error: Argument "tags" to "schedule" of "Scheduling" has
+app.schedule("n", add.prepare(1), "@daily", overlap="maybe")  # error: Argument "overlap" to "schedule" of "Scheduling"
+app.schedule("n", add.prepare(1), "@daily", misfire="some")  # error: Argument "misfire" to "schedule" of "Scheduling"
+app.schedule_many([add.prepare(1)])  # error: List item 0 has incompatible type "Prepared"; expected "Draft"
+app.get_schedule("n").update(job=add)  # error: Argument "job" to "update" of "ScheduleHandle" has incompatible type
+app.get_schedule("n").update(max_runs="5")  # error: Argument "max_runs" to "update" of "ScheduleHandle" has incompatible
+app.job(schedule=5)  # error: No overload variant of "job" of "Definer" matches argument type
