@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from foliot import schedule_commands as commands
+from foliot import schedule_making
 from foliot.author import Author
 from foliot.errors import FoliotError, InvalidValue, UnknownSchedule
 from foliot.ids import JobId, schedule_id
@@ -399,7 +400,7 @@ def test_a_result_that_is_not_kept_cannot_be_carried() -> None:
 
 def test_of_many_the_one_that_is_refused_is_named() -> None:
     with pytest.raises(FoliotError) as caught:
-        commands._checked(
+        schedule_making._checked(
             _OnePartition(),  # type: ignore[arg-type]
             [draft("good"), draft("bad", "61 * * * *")],
             NOON,
