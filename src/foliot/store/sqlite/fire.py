@@ -30,6 +30,7 @@ from foliot.store.sqlite.times import store_now
 
 SQL: Final = load_parts("fire.sql", "runs.sql")
 CANCEL: Final = load_parts("cancel.sql")
+_REFUSED: Final = ("id", "nominal", "trigger", "reason")
 
 
 class Firing:
@@ -69,9 +70,18 @@ class Firing:
                 for trigger, nominal, cursor in _positions(connection, wanted, values)
                 if (jump := wanted[trigger]).nominal == nominal and cursor is None
             ]
-            told = [(j.trigger, j.nominal, j.to, j.count, j.reason, j.next) for j in mine]
-            execute(connection, SQL["add_gaps"], {**values, "jumps": to_json(told)})
-            execute(connection, SQL["jump_triggers"], {**values, "jumps": to_json(told)})
+            for jump in mine:
+                told: Values = {
+                    **values,
+                    "trigger": jump.trigger,
+                    "start": jump.nominal,
+                    "to": jump.to,
+                    "count": jump.count,
+                    "reason": jump.reason,
+                    "next": jump.next,
+                }
+                execute(connection, SQL["add_gaps"], told)
+                execute(connection, SQL["jump_triggers"], told)
             return len(mine)
 
         return await self._connections.transact(run)
@@ -220,7 +230,7 @@ def _fire_stateful(
     connection: Connection, asked: Values, placed: Counter[tuple[int, str]]
 ) -> list[str]:
     """Returns the runs that are to be asked to end."""
-    judge, find_others, insert, count, *write = SQL["fire_stateful"]
+    judge, find_others, insert, count, pause, *write = SQL["fire_stateful"]
     judged = execute(connection, [judge], asked)
     runs = [row for row in judged if row[3] is None]
     asked = {**asked, "others": to_json([row[0] for row in runs if row[4]])}
@@ -232,18 +242,27 @@ def _fire_stateful(
     if counted := [row[0] for row in runs if row[5] and row[0] in made]:
         execute(connection, [count], {**asked, "counted": to_json(counted)})
     refused = [row[:4] for row in judged if row[3] is not None]
+    if failing := [row[0] for row in refused if row[3] == Reason.PAUSED]:
+        execute(connection, [pause], {**asked, "failing": to_json(failing)})
     # It may follow and became no job: a live one has its unique key.
-    refused += [(*row[:3], Reason.KEY) for row in runs if row[6] and row[0] not in made]
-    if refused:
-        execute(connection, write, {**asked, "refused": to_json(refused)})
+    refused += [(*row[:3], Reason.KEY.value) for row in runs if row[6] and row[0] not in made]
+    for row in refused:
+        execute(connection, write, {**asked, **dict(zip(_REFUSED, row, strict=True))})
     return [row[0] for row in others]
 
 
 def _move(connection: Connection, moves: Sequence[Move], values: Values) -> None:
     ended = [move.trigger for move in moves if move.next is None and move.upper is None]
     on = [move for move in moves if move.next is not None or move.upper is not None]
-    told = [(move.trigger, move.upper, move.next, move.count) for move in on]
-    execute(connection, SQL["move_triggers"], {**values, "moves": to_json(told)})
+    for move in on:
+        told: Values = {
+            **values,
+            "trigger": move.trigger,
+            "upper": move.upper,
+            "next": move.next,
+            "count": move.count,
+        }
+        execute(connection, SQL["move_triggers"], told)
     if ended:
         _name(connection, "end_triggers", ended, values)
     if empty := [move.trigger for move in on if not move.count and move.cursor is None]:

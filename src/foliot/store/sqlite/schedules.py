@@ -114,10 +114,18 @@ class SqliteSchedules(Firing):
         *,
         record: Record | None = None,
     ) -> list[ScheduleId]:
-        triggers = [trigger for _, trigger in schedules]
-        back = [(id, None if trigger is None else trigger.id) for id, trigger in schedules]
-        told: Values = {"schedules": to_json(back)}
-        return await self._act("resume_schedules", partition, told, record, triggers)
+        def run(connection: Connection) -> list[ScheduleId]:
+            values = self._values(partition)
+            _put(connection, [trigger for _, trigger in schedules], values)
+            back: list[ScheduleId] = []
+            for id, trigger in schedules:
+                told: Values = {"id": id, "trigger": None if trigger is None else trigger.id}
+                found = execute(connection, SQL["resume_schedules"], {**values, **told})
+                back += [ScheduleId(row[0]) for row in found]
+            self._record(connection, record, back)
+            return back
+
+        return await self._connections.transact(run)
 
     async def delete(
         self, partition: int, ids: Sequence[ScheduleId], *, record: Record | None = None
@@ -217,11 +225,9 @@ class SqliteSchedules(Firing):
         partition: int,
         told: Values,
         record: Record | None,
-        triggers: Sequence[NewTrigger | None] = (),
     ) -> list[ScheduleId]:
         def run(connection: Connection) -> list[ScheduleId]:
             values = self._values(partition, **told)
-            _put(connection, triggers, values)
             done = [ScheduleId(row[0]) for row in execute(connection, SQL[statement], values)]
             self._record(connection, record, done)
             return done

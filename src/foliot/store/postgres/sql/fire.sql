@@ -14,7 +14,7 @@ SELECT t.id, t.stateful, t.expression, t.timezone, t.dst_gap, t.dst_overlap, t.c
        extract(epoch FROM coalesce(:now, now()))::float8
 FROM (SELECT * FROM foliot.triggers d
       WHERE d.partition = :partition AND d.next_fire_at <= coalesce(:now, now())
-      ORDER BY d.next_fire_at, d.id LIMIT :limit) t
+      ORDER BY d.next_fire_at LIMIT :limit) t
 CROSS JOIN LATERAL (
     SELECT count(*) AS count
     FROM (SELECT 1 FROM foliot.schedules s
@@ -155,8 +155,9 @@ SELECT g.trigger, extract(epoch FROM g.from_at)::bigint, extract(epoch FROM g.to
              AND s.id > coalesce(g.cursor, '00000000-0000-0000-0000-000000000000'::uuid)
            ORDER BY s.id OFFSET :chunk - 1 LIMIT 1) END::text,
        extract(epoch FROM coalesce(:now, now()))::float8,
-       g.nominal IS NULL AND EXISTS (SELECT 1 FROM foliot.schedules s
-                                     WHERE s.partition = :partition AND s.trigger = g.trigger AND s.misfire = 'all')
+       -- A scalar, not EXISTS: of that a plan might make a walk through all schedules.
+       g.nominal IS NULL AND (SELECT 1 FROM foliot.schedules s WHERE s.partition = :partition AND s.trigger = g.trigger
+                                AND s.misfire = 'all' LIMIT 1) IS NOT NULL
 FROM (SELECT * FROM foliot.gaps o WHERE o.partition = :partition AND NOT o.done ORDER BY o.at, o.trigger LIMIT :limit) g
 LEFT JOIN foliot.triggers t ON t.partition = :partition AND t.id = g.trigger
 CROSS JOIN LATERAL (

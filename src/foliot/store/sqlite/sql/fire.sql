@@ -16,7 +16,7 @@ FROM (SELECT d.*, (SELECT count(*) FROM (SELECT 1 FROM foliot_schedules s
                                            AND s.id > coalesce(d.cursor, '') LIMIT :chunk + 1)) AS count
       FROM foliot_triggers d
       WHERE d.partition = :partition AND d.next_fire_at <= :now
-      ORDER BY d.next_fire_at, d.id LIMIT :limit) t
+      ORDER BY d.next_fire_at LIMIT :limit) t
 ORDER BY t.next_fire_at, t.id;
 
 -- name: lock_triggers
@@ -70,16 +70,14 @@ ON CONFLICT DO NOTHING
 RETURNING lane, state;
 
 -- name: move_triggers
--- On to the next chunk or the next time.
+-- One at a time, on to the next chunk or the next time.
 UPDATE foliot_triggers
-SET cursor = f.upper,
-    size = CASE WHEN cursor IS NULL THEN f.count ELSE size + f.count END,
-    fired_at = CASE WHEN f.upper IS NULL THEN next_fire_at ELSE fired_at END,
-    next_fire_at = CASE WHEN f.upper IS NULL THEN f.next * 1000000 ELSE next_fire_at END,
+SET cursor = :upper,
+    size = CASE WHEN cursor IS NULL THEN :count ELSE size + :count END,
+    fired_at = CASE WHEN :upper IS NULL THEN next_fire_at ELSE fired_at END,
+    next_fire_at = CASE WHEN :upper IS NULL THEN :next * 1000000 ELSE next_fire_at END,
     tzdata = :tzdata
-FROM (SELECT json_extract(value, '$[0]') AS trigger, json_extract(value, '$[1]') AS upper,
-             json_extract(value, '$[2]') AS next, json_extract(value, '$[3]') AS count FROM json_each(:moves)) f
-WHERE foliot_triggers.partition = :partition AND foliot_triggers.id = f.trigger;
+WHERE partition = :partition AND id = :trigger;
 
 -- name: end_triggers
 -- No time follows: their schedules have ended.
@@ -95,32 +93,21 @@ WHERE partition = :partition AND id IN (SELECT value FROM json_each(:triggers))
                   WHERE s.partition = :partition AND s.trigger = foliot_triggers.id);
 
 -- name: add_gaps
--- What triggers pass over. A range that ends where this one begins is made longer.
-UPDATE foliot_gaps
-SET to_at = f.upto, count = foliot_gaps.count + f.count
-FROM (SELECT json_extract(j.value, '$[0]') AS trigger, json_extract(j.value, '$[2]') * 1000000 AS upto,
-             json_extract(j.value, '$[3]') AS count, json_extract(j.value, '$[4]') AS reason, t.fired_at
-      FROM json_each(:jumps) j
-      CROSS JOIN foliot_triggers t ON t.partition = :partition AND t.id = json_extract(j.value, '$[0]')) f
-WHERE foliot_gaps.partition = :partition AND foliot_gaps.trigger = f.trigger AND foliot_gaps.to_at = f.fired_at
-  AND foliot_gaps.reason = 'excluded' AND f.reason = 'excluded';
+-- One at a time: what a trigger passes over. A range that ends where this one begins is made longer.
+UPDATE foliot_gaps SET to_at = :to * 1000000, count = count + :count
+WHERE partition = :partition AND trigger = :trigger AND reason = 'excluded' AND :reason = 'excluded'
+  AND to_at = (SELECT t.fired_at FROM foliot_triggers t WHERE t.partition = :partition AND t.id = :trigger);
 INSERT INTO foliot_gaps (partition, trigger, from_at, to_at, count, reason, at, done)
-SELECT :partition, f.trigger, f.start, f.upto, f.count, f.reason, :now, f.reason = 'excluded'
-FROM (SELECT json_extract(value, '$[0]') AS trigger, json_extract(value, '$[1]') * 1000000 AS start,
-             json_extract(value, '$[2]') * 1000000 AS upto, json_extract(value, '$[3]') AS count,
-             json_extract(value, '$[4]') AS reason
-      FROM json_each(:jumps)) f
-WHERE NOT EXISTS (SELECT 1 FROM foliot_gaps g
-                  WHERE g.partition = :partition AND g.trigger = f.trigger AND g.to_at = f.upto
-                    AND g.reason = 'excluded' AND f.reason = 'excluded')
+SELECT :partition, :trigger, :start * 1000000, :to * 1000000, :count, :reason, :now, :reason = 'excluded'
+WHERE :reason <> 'excluded'
+   OR NOT EXISTS (SELECT 1 FROM foliot_gaps g WHERE g.partition = :partition AND g.trigger = :trigger
+                    AND g.reason = 'excluded' AND g.to_at = :to * 1000000)
 ON CONFLICT DO NOTHING;
 
 -- name: jump_triggers
-UPDATE foliot_triggers
-SET fired_at = f.upto * 1000000, next_fire_at = f.next * 1000000, tzdata = :tzdata
-FROM (SELECT json_extract(value, '$[0]') AS trigger, json_extract(value, '$[2]') AS upto,
-             json_extract(value, '$[5]') AS next FROM json_each(:jumps)) f
-WHERE foliot_triggers.partition = :partition AND foliot_triggers.id = f.trigger;
+-- One at a time.
+UPDATE foliot_triggers SET fired_at = :to * 1000000, next_fire_at = :next * 1000000, tzdata = :tzdata
+WHERE partition = :partition AND id = :trigger;
 
 -- name: find_gaps
 -- What is to be caught up with, and where the next chunk of it ends.

@@ -6,7 +6,7 @@
 -- counted, and ends the schedule; failures in a row pause it. Runs that wait for the one before share an ordering key,
 -- so that whoever finishes one admits the next (order.sql). The first part judges: schedule, time, trigger, why not,
 -- whether earlier runs are to be asked to end, whether runs are counted, whether there is a unique key. The others take
--- what it has found.
+-- what it has found; the last two, one run at a time, write down why there is none.
 SELECT d.id, d.nominal, d.trigger,
        CASE WHEN d.failing THEN 'paused'
             WHEN d.max_runs IS NOT NULL AND d.runs >= d.max_runs THEN 'ended'
@@ -76,22 +76,16 @@ UPDATE foliot_schedules
 SET state = 'paused', trigger = NULL, paused_at = :now, paused_by = 'foliot',
     note = pause_after || ' failures in a row', updated_at = :now
 WHERE partition = :partition
-  AND id IN (SELECT json_extract(value, '$[0]') FROM json_each(:refused) WHERE json_extract(value, '$[3]') = 'paused');
-UPDATE foliot_ledger
-SET to_at = g.nominal, count = foliot_ledger.count + 1
-FROM (SELECT json_extract(n.value, '$[0]') AS id, json_extract(n.value, '$[1]') * 1000000 AS nominal, t.fired_at
-      FROM json_each(:refused) n
-      CROSS JOIN foliot_triggers t ON t.partition = :partition AND t.id = json_extract(n.value, '$[2]')
-      WHERE json_extract(n.value, '$[3]') = 'overlap') g
-WHERE foliot_ledger.partition = :partition AND foliot_ledger.schedule = g.id AND foliot_ledger.reason = 'overlap'
-  AND foliot_ledger.to_at = g.fired_at AND g.fired_at < g.nominal;
+  AND id IN (SELECT value FROM json_each(:failing));
+UPDATE foliot_ledger SET to_at = :nominal * 1000000, count = count + 1
+WHERE partition = :partition AND schedule = :id AND reason = :reason AND :reason = 'overlap'
+  AND to_at = (SELECT t.fired_at FROM foliot_triggers t
+               WHERE t.partition = :partition AND t.id = :trigger AND t.fired_at < :nominal * 1000000);
 INSERT INTO foliot_ledger (partition, schedule, from_at, to_at, count, reason)
-SELECT :partition, g.id, g.nominal, CASE WHEN g.reason = 'paused' THEN NULL ELSE g.nominal END,
-       CASE WHEN g.reason = 'paused' THEN NULL ELSE 1 END, g.reason
-FROM (SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') * 1000000 AS nominal,
-             json_extract(value, '$[3]') AS reason FROM json_each(:refused)) g
-WHERE NOT EXISTS (SELECT 1 FROM foliot_ledger l
-                  WHERE l.partition = :partition AND l.schedule = g.id AND l.reason = g.reason AND l.to_at = g.nominal)
+SELECT :partition, :id, :nominal * 1000000, CASE WHEN :reason <> 'paused' THEN :nominal * 1000000 END,
+       CASE WHEN :reason <> 'paused' THEN 1 END, :reason
+WHERE NOT EXISTS (SELECT 1 FROM foliot_ledger l WHERE l.partition = :partition AND l.schedule = :id
+                    AND l.reason = :reason AND l.to_at = :nominal * 1000000)
 ON CONFLICT DO NOTHING;
 
 -- name: find_last_end

@@ -53,21 +53,18 @@ WHERE partition = :partition AND id IN (SELECT value FROM json_each(:ids)) AND s
 RETURNING id;
 
 -- name: resume_schedules
--- After put_triggers. What is open in the ledger was so because of the pause.
+-- One at a time, after put_triggers. What is open in the ledger was so because of the pause.
 UPDATE foliot_schedules
-SET state = CASE WHEN n.trigger IS NULL THEN 'ended' ELSE 'active' END, trigger = n.trigger,
+SET state = CASE WHEN :trigger IS NULL THEN 'ended' ELSE 'active' END, trigger = :trigger,
     paused_at = NULL, paused_by = NULL, note = NULL, updated_at = :now,
     active_from = max(:now, coalesce(json_extract(rules, '$.start') * 1000000, 0),
         coalesce((SELECT CASE WHEN t.cursor IS NOT NULL THEN t.next_fire_at ELSE t.fired_at END + 1
-                  FROM foliot_triggers t WHERE t.partition = :partition AND t.id = n.trigger), 0))
-FROM (SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS trigger FROM json_each(:schedules)) n
-WHERE foliot_schedules.partition = :partition AND foliot_schedules.id = n.id AND state IN ('paused', 'parked')
+                  FROM foliot_triggers t WHERE t.partition = :partition AND t.id = :trigger), 0))
+WHERE partition = :partition AND id = :id AND state IN ('paused', 'parked')
 RETURNING id;
 UPDATE foliot_ledger
-SET to_at = (SELECT s.active_from - 1 FROM foliot_schedules s
-             WHERE s.partition = :partition AND s.id = foliot_ledger.schedule)
-WHERE partition = :partition AND schedule IN (SELECT json_extract(value, '$[0]') FROM json_each(:schedules))
-  AND to_at IS NULL;
+SET to_at = (SELECT s.active_from - 1 FROM foliot_schedules s WHERE s.partition = :partition AND s.id = :id)
+WHERE partition = :partition AND schedule = :id AND to_at IS NULL;
 
 -- name: get_schedule_for_change
 -- After put_triggers: what it is, what of its trigger it would leave, and from when on the new trigger fires for it.
