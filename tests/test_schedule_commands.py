@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
@@ -17,6 +18,7 @@ from foliot.model.job import Extras, JobState, More, NewJob
 from foliot.model.lane import lane_of
 from foliot.model.schedule import Misfire, Overlap, ScheduleState
 from foliot.schedule_commands import Draft, check_draft
+from foliot.schedule_sync import sync
 from support.stores import World
 
 pytestmark = pytest.mark.anyio
@@ -283,6 +285,28 @@ async def test_many_are_made_at_once(world: World) -> None:
     puts = await commands.create(world.store, drafts)
     assert {put.outcome for put in puts} == {"created"}
     assert (await world.store.schedules.count())[ScheduleState.ACTIVE] == 6000
+
+
+async def test_more_than_a_page_of_a_tag_is_paused(world: World) -> None:
+    await commands.create(world.store, [draft(f"s{n}", tags=("t",)) for n in range(1500)])
+    assert len(await commands.pause(world.store, tag="t")) == 1500
+    assert len(await commands.delete(world.store, tag="t")) == 1500
+    with pytest.raises(InvalidValue, match="which one"):
+        await commands.delete(world.store)
+    with pytest.raises(InvalidValue, match="together with tag"):
+        await commands.delete(world.store, "n", tag="t")
+
+
+async def test_workers_that_start_together_declare_once(world: World) -> None:
+    stores = [world.store, *[await world.another_store() for _ in range(3)]]
+    for expression in ("0 3 * * *", "0 4 * * *"):
+        declared = [draft(f"s{n}", expression, origin="shop") for n in range(20)]
+        diffs = await asyncio.gather(
+            *(sync(store, declared, modules=frozenset({"shop"})) for store in stores)
+        )
+        assert sum(len(diff.changes) for diff in diffs) == 20
+    found = await commands.search(world.store)
+    assert {(one.version, one.rules.text) for one in found} == {(2, "0 4 * * *")}
 
 
 # What is refused, and what is worked out, without a store.

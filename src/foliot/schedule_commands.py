@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any
 
 from foliot.author import Author
@@ -174,22 +174,25 @@ async def _each(
     record: Callable[[dict[ScheduleId, str]], Record | None],
 ) -> list[str]:
     """The act, page by page, on those that are chosen by name, or by tag and kind. Returns whom it changed."""
-    names, tag, kind, namespace = chosen
     changed: list[str] = []
-    if names is not None:
-        if tag is not None or kind is not None:
-            raise InvalidValue("names", names, "cannot be given together with tag or kind")
-        pages = [await _named(store, names, namespace or "default")]
-    elif tag is None and kind is None:
-        raise InvalidValue("schedule", problem="is not said: which one?", example='tag="shop"')
-    else:
-        wanted = wanted_of(tag=tag, kind=kind, namespace=namespace)
-        pages = [page async for page in walk(store, wanted)]
-    for page in pages:
+    async for page in _pages(store, chosen):
         for partition, some in by_partition(store, page, lambda one: one.id):
             known = {one.id: one.name for one in some}
             changed += [known[id] for id in await act(partition, some, record(known))]
     return sorted(changed)
+
+
+async def _pages(store: Store, chosen: Chosen) -> AsyncIterator[list[Schedule]]:
+    names, tag, kind, namespace = chosen
+    if names is not None:
+        if tag is not None or kind is not None:
+            raise InvalidValue("names", names, "cannot be given together with tag or kind")
+        yield await _named(store, names, namespace or "default")
+        return
+    if tag is None and kind is None:
+        raise InvalidValue("schedule", problem="is not said: which one?", example='tag="shop"')
+    async for page in walk(store, wanted_of(tag=tag, kind=kind, namespace=namespace)):
+        yield page
 
 
 async def _named(store: Store, names: Names, namespace: str) -> list[Schedule]:
