@@ -1,8 +1,8 @@
 """Fire: at its time, the schedules of a trigger become jobs.
 
-Sleeps until the next trigger is due. In every round the small triggers go first, many in one transaction; of one that
-has more schedules than fit a chunk, one chunk follows: whatever else becomes due waits for that at most. Any number of
-processes may fire the same trigger; the store lets one of them do it.
+Sleeps until the next trigger is due. In every round the small triggers go first, many in one transaction, two chunks of
+schedules at most; of one that has more schedules than fit a chunk, one chunk follows. Whatever becomes due meanwhile
+waits for three chunks at most. Any number of processes may fire the same trigger; the store lets one of them do it.
 """
 
 from __future__ import annotations

@@ -221,7 +221,8 @@ class Schedules(Protocol):
     # Firing
 
     async def due(self, partition: int, *, limit: int, chunk: int) -> list[Due]:
-        """Triggers whose time has come, the longest due first. Only reads."""
+        """Triggers whose time has come, as many as one round can do: the one that is due the longest, and of the
+        `limit` longest due the smallest, two chunks of schedules. Only reads."""
         ...
 
     async def fire(self, partition: int, moves: Sequence[Move], *, tzdata: str) -> Fired:

@@ -2,8 +2,9 @@
 -- Lock, then read: who pauses, changes or deletes a schedule locks its trigger too, so none fires after that.
 
 -- name: find_due_triggers
--- The longest due first, each with how many schedules are left to do, counted to one more than a chunk, and where the
--- chunk ends if there are more. Rides triggers_due, then schedules_trigger.
+-- What one round can do: the one that is due the longest, and the smallest, two chunks of them. Each with how many
+-- schedules are left to do, counted to one more than a chunk, and where the chunk ends if there are more. Rides
+-- triggers_due, then schedules_trigger.
 SELECT t.id, t.stateful, t.expression, t.timezone, t.dst_gap, t.dst_overlap, t.calendars, t.delay,
        extract(epoch FROM t.next_fire_at)::bigint, t.cursor::text, c.count::integer,
        CASE WHEN c.count > :chunk THEN (
@@ -12,9 +13,11 @@ SELECT t.id, t.stateful, t.expression, t.timezone, t.dst_gap, t.dst_overlap, t.c
              AND s.id > coalesce(t.cursor, '00000000-0000-0000-0000-000000000000'::uuid)
            ORDER BY s.id OFFSET :chunk - 1 LIMIT 1) END::text,
        extract(epoch FROM coalesce(:now, now()))::float8
-FROM (SELECT * FROM foliot.triggers d
-      WHERE d.partition = :partition AND d.next_fire_at <= coalesce(:now, now())
-      ORDER BY d.next_fire_at LIMIT :limit) t
+FROM (SELECT d.*, row_number() OVER (ORDER BY d.next_fire_at, d.id) AS place,
+             sum(d.size + 1) OVER (ORDER BY d.size, d.next_fire_at, d.id) AS upto
+      FROM (SELECT * FROM foliot.triggers o
+            WHERE o.partition = :partition AND o.next_fire_at <= coalesce(:now, now())
+            ORDER BY o.next_fire_at LIMIT :limit) d) t
 CROSS JOIN LATERAL (
     SELECT count(*) AS count
     FROM (SELECT 1 FROM foliot.schedules s
@@ -22,6 +25,7 @@ CROSS JOIN LATERAL (
             AND s.id > coalesce(t.cursor, '00000000-0000-0000-0000-000000000000'::uuid)
           ORDER BY s.id LIMIT :chunk + 1) l
 ) c
+WHERE t.place = 1 OR t.upto <= 2 * :chunk
 ORDER BY t.next_fire_at, t.id;
 
 -- name: lock_triggers

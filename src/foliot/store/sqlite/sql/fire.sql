@@ -2,8 +2,9 @@
 -- fire_id and fire_jitter are functions of ours (file.py).
 
 -- name: find_due_triggers
--- The longest due first, each with how many schedules are left to do, counted to one more than a chunk, and where the
--- chunk ends if there are more. Rides foliot_triggers_due, then foliot_schedules_trigger.
+-- What one round can do: the one that is due the longest, and the smallest, two chunks of them. Each with how many
+-- schedules are left to do, counted to one more than a chunk, and where the chunk ends if there are more. Rides
+-- foliot_triggers_due, then foliot_schedules_trigger.
 SELECT t.id, t.stateful, t.expression, t.timezone, t.dst_gap, t.dst_overlap, t.calendars, t.delay,
        t.next_fire_at / 1000000, t.cursor, t.count,
        CASE WHEN t.count > :chunk THEN (
@@ -14,9 +15,11 @@ SELECT t.id, t.stateful, t.expression, t.timezone, t.dst_gap, t.dst_overlap, t.c
 FROM (SELECT d.*, (SELECT count(*) FROM (SELECT 1 FROM foliot_schedules s
                                          WHERE s.partition = :partition AND s.trigger = d.id
                                            AND s.id > coalesce(d.cursor, '') LIMIT :chunk + 1)) AS count
-      FROM foliot_triggers d
-      WHERE d.partition = :partition AND d.next_fire_at <= :now
-      ORDER BY d.next_fire_at LIMIT :limit) t
+      FROM (SELECT o.*, row_number() OVER (ORDER BY o.next_fire_at, o.id) AS place,
+                   sum(o.size + 1) OVER (ORDER BY o.size, o.next_fire_at, o.id) AS upto
+            FROM (SELECT * FROM foliot_triggers a WHERE a.partition = :partition AND a.next_fire_at <= :now
+                  ORDER BY a.next_fire_at LIMIT :limit) o) d
+      WHERE d.place = 1 OR d.upto <= 2 * :chunk) t
 ORDER BY t.next_fire_at, t.id;
 
 -- name: lock_triggers
