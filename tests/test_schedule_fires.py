@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from foliot import schedule_commands as commands
 from foliot.errors import InvalidValue
-from foliot.ids import JobId, SessionId, fire_id, schedule_id
+from foliot.ids import JobId, SessionId, fire_id, partition_of, schedule_id
 from foliot.model.job import NewJob
 from foliot.model.lane import lane_of
 from foliot.model.schedule import Answer, Reason
@@ -236,3 +237,23 @@ async def test_history_that_is_gone_needs_force(times: Times) -> None:
         times.store, "n", old, old + timedelta(hours=1), force=True, **common
     )
     assert len(made) == 60
+
+
+@pytest.mark.row("C62")
+async def test_a_trigger_that_cannot_be_read_here_keeps_no_other_from_firing(
+    world: World, times: Times
+) -> None:
+    await times.make("good")
+    job = NewJob(JobId(""), "report", b"{}", lane_of("default", ()).number)
+    draft = Draft("strange", job, "*/2 * * * *", cast(Any, {"overlap": "allow"}))
+    [strange] = [commands.check_draft(draft, now=world.clock.now().timestamp())]
+    assert strange.trigger is not None
+    trigger = msgspec.structs.replace(strange.trigger, timezone="Mars/Olympus_Mons")
+    strange = msgspec.structs.replace(strange, trigger=trigger)
+    partition = partition_of(strange.id, world.store.partitions)
+    await world.store.schedules.create(partition, [strange])
+    await times.pass_minutes(4)
+    answers = await commands.fires(world.store, "good")
+    assert len(answers) == 4 and all(answer.job is not None for answer in answers)
+    overdue = await world.store.schedules.overdue(seconds=30)
+    assert [late.timezone for late in overdue] == ["Mars/Olympus_Mons"]

@@ -23,6 +23,7 @@ from foliot.when import between
 
 _SELDOM: Final = 60.0
 _PAUSE: Final = 0.01  # between two chunks: what is due goes first
+_GAPS: Final = 10  # that are looked at: the first may be one that this process cannot read
 MOST: Final = 10_000  # times of one gap that are made up for, the last ones
 
 
@@ -52,10 +53,11 @@ class CatchingUp(Loop):
 
     async def tick(self) -> float:
         for partition in sorted(self._missed & self._partitions.held):
-            found = await self._store.schedules.gaps(partition, limit=1, chunk=CHUNK)
-            for one in found:
+            found = await self._store.schedules.gaps(partition, limit=_GAPS, chunk=CHUNK)
+            known = [one for one in found if one.due is None or self._timetables.knows(one.due)]
+            for one in known[:1]:
                 await self._step(partition, one)
-            if not found:
+            if not known:
                 self._missed.discard(partition)
         return _PAUSE if self._missed & self._partitions.held else _SELDOM
 

@@ -28,6 +28,7 @@ CHUNK: Final = 5_000  # schedules in one transaction
 _TRIGGERS: Final = 1_000  # that are looked at in one round
 _LONGEST: Final = 60.0
 _AGAIN: Final = 0.01
+_STRANGE: Final = 5.0  # where only triggers are left that this process cannot read
 _MOST_COUNTED: Final = 100_000  # missed times
 
 
@@ -72,15 +73,19 @@ class Fire(Loop):
     async def _fire(self, partition: int) -> bool:
         """All that is due. Whether anything has moved."""
         moved = False
+        pause = _AGAIN  # due on our clock and not yet on the store's, or somebody else was faster
         while found := await self._store.schedules.due(partition, limit=_TRIGGERS, chunk=CHUNK):
-            done = await self._round(partition, found)
+            known = [due for due in found if self._timetables.knows(due)]
+            done = bool(known) and await self._round(partition, known)
             moved |= done
+            if len(known) < len(found):
+                pause = _STRANGE
             if not done or partition not in self._partitions.held:
                 break
         if moved:
             self._due.pop(partition, None)
-        else:  # it is due on our clock and not yet on the store's, or somebody else was faster
-            self._due[partition] = self.clock.monotonic() + _AGAIN
+        else:
+            self._due[partition] = self.clock.monotonic() + pause
         return moved
 
     async def _round(self, partition: int, found: Sequence[Due]) -> bool:
