@@ -79,6 +79,9 @@ def test_an_anchor_is_where_an_interval_without_start_is_counted_from() -> None:
     assert monthly.text == "R/2026-01-01T09:00:00/P1M"
     with pytest.raises(ValueError, match="anchor: 60 is of no use"):
         parse("0 9 * * *", anchor=60)
+    for wrong in (1.5, True, "2026-01-01", 10**15):
+        with pytest.raises(ValueError, match=r"anchor: .* is not an instant in whole seconds"):
+            parse("PT15M", anchor=wrong)  # type: ignore[arg-type]
 
 
 def test_h_is_spread_by_the_seed_and_always_the_same() -> None:
