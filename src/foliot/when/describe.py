@@ -88,7 +88,7 @@ def _from_1970(form: CalendarInterval) -> str | None:
 def _fortnight(form: CalendarInterval, start: Wall) -> str | None:
     """every 2 weeks on tuesday at 12:00: if it is counted from where everyone counts."""
     day, second = divmod(start, DAY)
-    if form.count is not None or form.months or form.seconds or form.days % 7 or not 3 <= day <= 9:
+    if form.count is not None or form.months or form.seconds or form.days % 7 or not 4 <= day <= 10:
         return None
     weeks = form.days // 7
     if weeks < 2:
