@@ -111,6 +111,10 @@ three times a day | 0 0,8,16 * * *
 once every 2 hours | PT2H
 every other tuesday at noon | R/1970-01-06T12:00:00/P2W
 every 2 weeks on tuesday at 12:00 | R/1970-01-06T12:00:00/P2W
+first and last day of the month at 9 | 0 9 1,L * *
+every 2nd and 4th friday of the month at 9 | 0 9 * * 5#2,5#4
+every january 1st and 15th at 9 | 0 9 1,15 1 *
+every hour from midnight to 6am | 0 0-6 * * *
 every 2 weeks | R/1970-01-11T00:00:00/P2W
 every other day at 9 | R/1970-01-01T09:00:00/P2D
 every 2 weeks starting 2026-11-24 at 12:00 | R/2026-11-24T12:00:00/P2W
@@ -187,6 +191,14 @@ every month on ^mondays
 three times a day at ^9 and 17
 every evening at ^7
 every ^night
+every other monday of ^the month at 9
+every monday of ^the month at 9
+every ^2nd friday in march at 9
+^during hours 9 to 17
+every ^2nd and 4th friday at 9
+on the first of january ^and the 15th of july at 9
+^first and last monday of the month at 9
+every monday at 9 ^and friday at 10
 every day at 9:00 and 9:00
 ^every month on 9 january
 ^midnight today

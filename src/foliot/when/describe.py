@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from foliot.when.civil import DAY, show_wall, weekday_of
 from foliot.when.describe_cron import describe_cron, joined
 from foliot.when.describe_rule import describe_rule
@@ -15,6 +17,7 @@ from foliot.when.zones import load_zone
 _CLOCK = ((3600, "hour"), (60, "minute"), (1, "second"))
 
 
+@lru_cache(maxsize=4096)
 def describe(form: Form, timezone: str) -> str:
     """The form as a sentence, in the zone it is in."""
     if isinstance(form, Cron):

@@ -326,6 +326,8 @@ def _times(sentence: Sentence) -> dict[str, str]:
     if sentence.fields:
         if sentence.times:
             raise _stop(sentence.times[0].token, "has a time of day and parts of an hour as well")
+        if not sentence.fields.get("hour", "*").startswith("*") and len(sentence.fields) == 1:
+            raise _stop(sentence.start, "names hours and does not say how often in them")
         _check_steps(sentence, sentence.start)
         return dict(sentence.fields)
     times = sentence.times

@@ -344,6 +344,8 @@ def _read_whole(cursor: Cursor, days: DayPart) -> None:
         cursor.stop(f"goes on with {token.shown} where 'the month' or the name of one is due")
     if days.months:
         cursor.stop("says the months twice", at=token)
+    if not days.of_month and days.end_of is None:
+        cursor.stop("does not say which of the weekdays: 'the first monday of the month'", at=token)
     days.again = True
     if cursor.reads("month"):
         days.exact = cursor.reads("that", "has", "it") or days.exact

@@ -88,7 +88,7 @@ def _sees_ordinal_of(cursor: Cursor) -> bool:
     after = cursor.peek(1).text
     if after in UNIT_NAMES:
         return not (after == "day" and cursor.sees("of", ahead=2))
-    return after in DAY_NAMES and not cursor.sees("of", "in", ahead=2)
+    return after in DAY_NAMES and not cursor.sees("of", ahead=2)
 
 
 def _read_every_other(cursor: Cursor, sentence: Sentence, token: Token) -> None:
