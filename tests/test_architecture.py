@@ -18,14 +18,8 @@ NAMES = [str(path.relative_to(SOURCE)) for path in MODULES]
 LONGEST_FILE = 400
 BANNED_PARTS = {"manager", "helper", "helpers", "util", "utils", "common", "base", "impl"}
 ADAPTERS = ("foliot.store.sqlite", "foliot.store.postgres")
-MODEL_MAY_IMPORT = {
-    "foliot.model",
-    "foliot.when",
-    "foliot.ids",
-    "foliot.errors",
-    "msgspec",
-    "dateutil",
-}
+WHEN_MAY_IMPORT = {"foliot.when", "foliot.units", "foliot.errors", "msgspec", "dateutil"}
+MODEL_MAY_IMPORT = {"foliot.model", "foliot.ids", *WHEN_MAY_IMPORT}
 MACHINE_PATH = re.compile(r"/(?:work|root|tmp|home/\w+|Users/\w+)/")
 
 every_module = pytest.mark.parametrize("path", MODULES, ids=NAMES)
@@ -83,11 +77,15 @@ def test_only_the_opener_of_stores_imports_an_adapter(path: Path) -> None:
     assert not [name for name in imported if any(is_within(name, other) for other in others)]
 
 
-@pytest.mark.parametrize("path", sorted((SOURCE / "model").rglob("*.py")), ids=lambda p: p.name)
-def test_the_model_imports_only_what_is_pure(path: Path) -> None:
-    for name in imports_of(tree_of(path)):
-        allowed = name.partition(".")[0] in sys.stdlib_module_names
-        assert allowed or any(is_within(name, package) for package in MODEL_MAY_IMPORT), name
+@pytest.mark.parametrize(
+    "folder", [("model", MODEL_MAY_IMPORT), ("when", WHEN_MAY_IMPORT)], ids=lambda pair: pair[0]
+)
+def test_what_is_pure_imports_only_what_is_pure(folder: tuple[str, set[str]]) -> None:
+    where, may_import = folder
+    for path in (SOURCE / where).rglob("*.py"):
+        for name in imports_of(tree_of(path)):
+            allowed = name.partition(".")[0] in sys.stdlib_module_names
+            assert allowed or any(is_within(name, package) for package in may_import), (path, name)
 
 
 def test_no_file_speaks_of_the_machine_it_was_written_on() -> None:

@@ -48,8 +48,7 @@ class Loop(ABC):
         while True:
             pause = await self.tick_safely()
             # A wake-up that came during the tick counts: something may have changed behind its back.
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._woken.wait(), max(pause, 0))
+            await rest(self._woken, max(pause, 0))
             self._woken.clear()
 
     async def tick_safely(self) -> float:
@@ -68,6 +67,14 @@ class Loop(ABC):
             )
         self._failures = 0
         return pause
+
+
+async def rest(woken: asyncio.Event, seconds: float) -> None:
+    """Until woken, or for so long. Not by wait_for: before Python 3.12 it forgets a cancellation that comes together
+    with the wake-up, and whoever waits for the end waits for ever."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await woken.wait()
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -20,6 +19,7 @@ from foliot.config import Settings
 from foliot.errors import InvalidValue, StoreUnavailable
 from foliot.ids import Ids, SessionId
 from foliot.life import FAREWELL, Life, Requests, Role
+from foliot.loop import rest
 from foliot.registry import Hooks
 from foliot.store.open import open_store
 from foliot.store.port import Store, Wake
@@ -187,8 +187,7 @@ class Process:
             await asyncio.wait([task, stop], timeout=FAREWELL)
 
     async def _pause(self, seconds: float) -> None:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._stop.wait(), self._ids.jitter(seconds, 0.5))
+        await rest(self._stop, self._ids.jitter(seconds, 0.5))
 
 
 def _nothing() -> None:

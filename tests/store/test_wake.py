@@ -42,6 +42,35 @@ async def test_a_hint_reaches_another_process(world: World) -> None:
     assert heard
 
 
+async def test_the_end_of_an_awaited_job_is_told_without_a_pause(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other hints that follow closely wait for each other."""
+    if world.place.engine == "sqlite" or _pooled(world):
+        return  # hints of that kind are not sent there
+    monkeypatch.setattr("foliot.store.postgres.listen._QUIET", 1000.0)
+    sending, other = [await world.another_store(SystemClock()) for _ in range(2)]
+    heard: list[Wake] = []
+    first, told = asyncio.Event(), asyncio.Event()
+
+    def hear(wake: Wake) -> None:
+        heard.append(wake)
+        if wake.ready:
+            first.set()
+        if wake.ended:
+            told.set()
+
+    await other.listen(hear)
+    mark = mark_of(world.new_job().id)
+    async with asyncio.timeout(10):
+        sending.wake(Wake(((0, 1),)))
+        await first.wait()
+        sending.wake(Wake(((0, 2),)))
+        sending.wake(Wake(ended=(mark,)))
+        await told.wait()
+    assert heard[-1].ended == (mark,)
+
+
 async def test_many_hints_at_once_do_no_harm(world: World) -> None:
     for number in range(1000):
         world.store.wake(Wake(((world.partition, number),)))

@@ -22,6 +22,7 @@ CANONICAL = {
     "*/10 * * * * *": "*/10 * * * * *",
     "0 0 L-3,LW,15W,1 * *": "0 0 1,15W,L-3,LW * *",
     "0 0 L * FRIL,MON#2,3": "0 0 L * 3,1#2,5L",
+    "0 0 1 1 SUN,0L,0": "0 0 1 1 0,0L",
     "@hourly": "0 * * * *",
     "@Daily": "0 0 * * *",
     "@weekly": "0 0 * * 0",
@@ -79,6 +80,9 @@ def test_an_anchor_is_where_an_interval_without_start_is_counted_from() -> None:
     assert monthly.text == "R/2026-01-01T09:00:00/P1M"
     with pytest.raises(ValueError, match="anchor: 60 is of no use"):
         parse("0 9 * * *", anchor=60)
+    for wrong in (1.5, True, "2026-01-01", 10**15):
+        with pytest.raises(ValueError, match=r"anchor: .* is not an instant in whole seconds"):
+            parse("PT15M", anchor=wrong)  # type: ignore[arg-type]
 
 
 def test_h_is_spread_by_the_seed_and_always_the_same() -> None:

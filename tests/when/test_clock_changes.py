@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from foliot.errors import InvalidValue
 from foliot.when import DstGap, DstOverlap, between, parse
 from when.brute import at_fixed_times, following_real_time, utc, wall_at
 
@@ -313,6 +314,26 @@ def test_a_rare_time_next_to_a_change_is_found_and_passed() -> None:
     assert twice.next_after(utc("2025-12-01T00:00")) == first
     assert twice.next_after(first) == second
     assert twice.next_after(second) == utc("2027-10-25T00:30")
+
+
+def test_a_rule_for_clock_changes_that_is_not_known_is_refused() -> None:
+    expression = parse("30 2 * * *")
+    with pytest.raises(
+        InvalidValue, match=r"dst_gap: 'shft' is not known, for example skip or shift or"
+    ):
+        expression.timetable(dst_gap="shft")  # type: ignore[arg-type]
+    with pytest.raises(InvalidValue, match=r"dst_overlap: 'last' is not known"):
+        expression.timetable(dst_overlap="last")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Pacific/Kiritimati"])
+def test_moments_out_of_all_bounds_have_an_answer(zone: str) -> None:
+    for text in ("0 9 * * *", "* * * * *", "P1D", "FREQ=DAILY", "PT1H"):
+        timetable = parse(text, timezone=zone).timetable()
+        assert timetable.next_after(10**15) is None
+        first = timetable.next_after(-(10**15))
+        assert first is not None
+        assert timetable.next_after(first) is not None
 
 
 def test_the_last_rule_of_a_zone_goes_on() -> None:

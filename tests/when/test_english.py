@@ -97,6 +97,12 @@ at 7 in the evening every day | 0 19 * * *
 every evening at 7pm | 0 19 * * *
 each day at 9 o'clock | 0 9 * * *
 every noon | 0 12 * * *
+every month on the last friday at 4pm | 0 16 * * 5L
+once a month on the first monday at 9 | 0 9 * * 1#1
+every hour, 9am-5pm, weekdays | 0 9-17 * * 1-5
+hourly at :15 and :45 | 15,45 * * * *
+every fortnight on friday at 9 | R/1970-01-09T09:00:00/P2W
+every day from monday to friday at 9 | 0 9 * * 1-5
 twice a day | 0 0,12 * * *
 twice daily on weekdays | 0 0,12 * * 1-5
 twice a day at 8am and 8pm | 0 8,20 * * *
@@ -110,7 +116,11 @@ three times a day | 0 0,8,16 * * *
 once every 2 hours | PT2H
 every other tuesday at noon | R/1970-01-06T12:00:00/P2W
 every 2 weeks on tuesday at 12:00 | R/1970-01-06T12:00:00/P2W
-every 2 weeks | R/1970-01-04T00:00:00/P2W
+first and last day of the month at 9 | 0 9 1,L * *
+every 2nd and 4th friday of the month at 9 | 0 9 * * 5#2,5#4
+every january 1st and 15th at 9 | 0 9 1,15 1 *
+every hour from midnight to 6am | 0 0-6 * * *
+every 2 weeks | R/1970-01-11T00:00:00/P2W
 every other day at 9 | R/1970-01-01T09:00:00/P2D
 every 2 weeks starting 2026-11-24 at 12:00 | R/2026-11-24T12:00:00/P2W
 every hour, 5 times, starting 2026-01-01 at 9:00 | R5/2026-01-01T09:00:00Z/PT1H
@@ -186,6 +196,30 @@ every month on ^mondays
 three times a day at ^9 and 17
 every evening at ^7
 every ^night
+every other monday of ^the month at 9
+every monday of ^the month at 9
+every ^2nd friday in march at 9
+^during hours 9 to 17
+every ^2nd and 4th friday at 9
+on the first of january ^and the 15th of july at 9
+^first and last monday of the month at 9
+every monday at 9 ^and friday at 10
+every day at 9:00 and 9:00
+^every month on 9 january
+^midnight today
+tomorrow at ^midnight
+tomorrow ^5
+17:00 ^weekday
+every hour on mondays ^from march
+every hour ^from monday
+every hour tuesday ^until friday
+every day at 5pm on ^mondays
+on the 1st or ^fridays at 9
+last ^friday at 5pm
+on the ^first friday at 9
+every hour ^15 minutes
+on ^the 1st and 1st at 9
+every hour at ^:75
 every minute at ^9
 every 15 minutes ^starting at 9am
 ^every 61 minutes on weekdays
@@ -239,9 +273,7 @@ def test_a_sentence_may_end_with_its_zone(line: str) -> None:
 
 def test_several_days_of_every_other_week_are_a_rule() -> None:
     read = parse("every other monday and friday at 9")
-    assert read.text == (
-        "DTSTART:19700104T090000\nRRULE:FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,FR;WKST=SU"
-    )
+    assert read.text == ("DTSTART:19700105T090000\nRRULE:FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,FR")
 
 
 @pytest.mark.parametrize("line", _lines(REFUSED))
@@ -320,3 +352,20 @@ def test_a_preview_says_how_a_sentence_was_understood() -> None:
     shown = preview(parse("every weekday at 9am Europe/Berlin"), after=NOW, count=1)
     assert (shown.text, shown.english) == ("0 9 * * 1-5", "every weekday at 09:00")
     assert shown.timezone == "Europe/Berlin"
+
+
+def test_the_two_days_of_every_other_weekend_follow_each_other() -> None:
+    timetable = parse("every other weekend at 10:00").timetable()
+    saturday = timetable.next_after(NOW)
+    assert saturday is not None
+    assert datetime.fromtimestamp(saturday, UTC).weekday() == 5
+    sunday = timetable.next_after(saturday)
+    assert sunday == saturday + 86_400
+    assert timetable.next_after(sunday) == saturday + 14 * 86_400
+
+
+@pytest.mark.parametrize("words", ["1st, ", "9:00 and ", "1, ", "monday, ", "january, "])
+@pytest.mark.parametrize("start", ["on the ", "every day at ", "on days ", "every ", "in "])
+def test_a_long_list_is_no_sentence(start: str, words: str) -> None:
+    with pytest.raises(InvalidExpression):
+        parse((start + words * 500)[:990])

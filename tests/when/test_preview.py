@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from foliot.errors import InvalidValue
 from foliot.when import DstGap, DstOverlap, Preview, parse, preview
 from when.brute import utc
 
@@ -81,3 +82,9 @@ def test_elapsed_time_has_changes_but_no_notes() -> None:
 def test_what_never_fires_again_has_an_empty_preview() -> None:
     result = shown("2026-01-01T00:00:00Z", "UTC", "2026-06-01T00:00")
     assert (result.fires, result.changes) == ([], [])
+
+
+@pytest.mark.parametrize("count", [0, -1, 10_001, True, 2.5])
+def test_a_preview_has_a_sensible_length(count: int) -> None:
+    with pytest.raises(InvalidValue, match="is not a whole number from 1 to 10,000"):
+        preview(parse("0 9 * * *"), after=0, count=count)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
+from importlib import resources
+from pathlib import Path
 
 import pytest
 import tzdata
 
 from foliot.errors import InvalidValue
-from foliot.when import check_zone, tzdata_version, zone_names
+from foliot.when import check_zone, tzdata_version, zone_names, zones
 from foliot.when.zones import load_zone
 from when.brute import utc, zone_info
 
@@ -29,6 +32,40 @@ def test_every_zone_has_the_offsets_of_zoneinfo() -> None:
 
 def test_the_rules_are_those_of_the_tzdata_package() -> None:
     assert tzdata_version() == tzdata.IANA_VERSION
+
+
+@pytest.fixture
+def without_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A machine whose zones are the system's alone: Berlin's."""
+
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError(name)
+
+    berlin = tmp_path / "Europe" / "Berlin"
+    berlin.parent.mkdir()
+    berlin.write_bytes(
+        resources.files("tzdata").joinpath("zoneinfo", "Europe", "Berlin").read_bytes()
+    )
+    monkeypatch.setattr("foliot.when.zones.resources.files", missing)
+    monkeypatch.setattr(zones, "import_module", missing)
+    monkeypatch.setattr(zones, "TZPATH", ("nowhere", str(tmp_path)))
+    monkeypatch.setattr(zones, "available_timezones", lambda: {"Europe/Berlin"})
+    cached = (zones.load_zone, zones.zone_names, zones.tzdata_version)
+    for function in cached:
+        function.cache_clear()
+    yield tmp_path
+    for function in cached:
+        function.cache_clear()
+
+
+def test_without_the_package_the_zones_are_the_systems(without_package: Path) -> None:
+    assert load_zone("Europe/Berlin").offset_at(utc("2400-07-01T00:00")) == 7200
+    assert tzdata_version() == "unknown"
+    with pytest.raises(InvalidValue, match="is not a known time zone"):
+        check_zone("Europe/Paris")
+    tzdata_version.cache_clear()
+    (without_package / "tzdata.zi").write_text("# version 2026a\n# the rest\n", encoding="utf-8")
+    assert tzdata_version() == "2026a"
 
 
 @pytest.mark.parametrize(

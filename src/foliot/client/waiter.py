@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Container, Coroutine, Iterable
-from contextlib import suppress
 from itertools import chain
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from foliot import commands
 from foliot.clock import Clock
 from foliot.errors import FoliotError, ResultTimeout, StoreUnavailable
 from foliot.ids import Ids, JobId, Mark, mark_of, partition_of
+from foliot.loop import rest
 from foliot.model.job import Job, JobState
 from foliot.store.batches import chunks
 from foliot.store.port import Store, Wake
@@ -191,8 +191,7 @@ class Waiter:
         try:
             while self._waits:
                 pause = await self._tick()
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._something.wait(), pause)
+                await rest(self._something, pause)
                 self._something.clear()
         finally:
             self._running = False

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from foliot.errors import InvalidExpression, InvalidValue
 from foliot.when import natural
+from foliot.when.civil import DAY, EARLIEST, LATEST
 from foliot.when.cron import is_cron, read_cron
 from foliot.when.expression import Expression, write
 from foliot.when.forms import CalendarInterval, Form, Instant, Interval, Rule
@@ -141,6 +142,9 @@ def _check_fires(part: Part, rule: Rule) -> None:
 
 
 def _anchored(form: Form, anchor: int, timezone: str) -> Form:
+    whole = isinstance(anchor, int) and not isinstance(anchor, bool)
+    if not whole or not EARLIEST + DAY <= anchor <= LATEST - DAY:
+        raise InvalidValue("anchor", anchor, "is not an instant in whole seconds since 1970")
     if isinstance(form, Interval) and form.start is None:
         return replace(form, start=anchor)
     if isinstance(form, CalendarInterval | Rule) and form.start is None:

@@ -48,7 +48,7 @@ _FIELDS = (SECOND, MINUTE, HOUR, DAY_OF_MONTH, MONTH, DAY_OF_WEEK)
 _WORD = re.compile(r"\S+")
 _SURE = re.compile(r"[*?]|[*?H]/.*|.*\*/.*")
 _FIELD = re.compile(
-    r"[\d*?,/#LWH()-]+|(?:[\d,#/-]|JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NOV|DEC|SUN|MON|TUE|WED|THU|FRI|SAT)+L?"
+    r"(?:[\d*?,/#LWH()-]|JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NOV|DEC|SUN|MON|TUE|WED|THU|FRI|SAT)+"
 )
 
 

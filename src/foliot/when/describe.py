@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from foliot.when.civil import DAY, show_wall, weekday_of
 from foliot.when.describe_cron import describe_cron, joined
 from foliot.when.describe_rule import describe_rule
@@ -15,6 +17,7 @@ from foliot.when.zones import load_zone
 _CLOCK = ((3600, "hour"), (60, "minute"), (1, "second"))
 
 
+@lru_cache(maxsize=4096)
 def describe(form: Form, timezone: str) -> str:
     """The form as a sentence, in the zone it is in."""
     if isinstance(form, Cron):
@@ -88,7 +91,7 @@ def _from_1970(form: CalendarInterval) -> str | None:
 def _fortnight(form: CalendarInterval, start: Wall) -> str | None:
     """every 2 weeks on tuesday at 12:00: if it is counted from where everyone counts."""
     day, second = divmod(start, DAY)
-    if form.count is not None or form.months or form.seconds or form.days % 7 or not 3 <= day <= 9:
+    if form.count is not None or form.months or form.seconds or form.days % 7 or not 4 <= day <= 10:
         return None
     weeks = form.days // 7
     if weeks < 2:

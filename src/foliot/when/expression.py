@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import get_args
 
 from msgspec import Struct
 
+from foliot.errors import InvalidValue
 from foliot.when.cron import write_cron
 from foliot.when.cron_timetable import CronWalls
 from foliot.when.describe import describe
@@ -43,7 +45,14 @@ class Expression(Struct, frozen=True):
         self, *, dst_gap: DstGap | None = None, dst_overlap: DstOverlap | None = None
     ) -> Timetable:
         """None: as Debian's cron does it, once at the change and the first of two."""
+        _check("dst_gap", dst_gap, get_args(DstGap))
+        _check("dst_overlap", dst_overlap, get_args(DstOverlap))
         return _compile(self, dst_gap or DEFAULT_GAP, dst_overlap or DEFAULT_OVERLAP)
+
+
+def _check(field: str, value: object, known: tuple[str, ...]) -> None:
+    if value is not None and value not in known:
+        raise InvalidValue(field, value, "is not known", example=" or ".join(known))
 
 
 def write(form: Form) -> str:

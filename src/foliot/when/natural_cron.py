@@ -5,6 +5,7 @@ What the expressions cannot say is refused; nothing that was said is left out.
 
 from __future__ import annotations
 
+from foliot.when.natural_checks import check_clear, check_open, check_part_of_day
 from foliot.when.natural_sentence import Every, Sentence
 from foliot.when.natural_span import Stepping, span_fields
 from foliot.when.natural_stars import starred
@@ -24,13 +25,15 @@ _FINEST = ("second", "minute", "hour")
 _COARSE = ("week", "month", "quarter", "year")
 _STEPS = {"second": 60, "minute": 60, "hour": 24}
 _RULE_DAYS = ("SU", "MO", "TU", "WE", "TH", "FR", "SA")
-# Days and weeks are counted from the days around 1970-01-01, so that the same words mean the same days for everyone.
-_FIRST_SUNDAY = 4
+# Days and weeks are counted from the beginning of 1970, so that the same words mean the same days for everyone, and
+# weeks from a Monday, so that a weekend is of one week.
+_FIRST_MONDAY = 5
 
 
 def expression_of(sentence: Sentence) -> str:
     """The canonical text of a recurring schedule."""
-    _check_part_of_day(sentence)
+    check_part_of_day(sentence)
+    check_open(sentence)
     if sentence.starting is not None or sentence.count is not None:
         return _anchored(sentence)
     if sentence.rate is not None:
@@ -157,18 +160,8 @@ def _of_days(sentence: Sentence) -> str:
         raise _stop(sentence.start, "does not say how often")
     if not days.given and not sentence.fields and not sentence.repeats:
         raise _stop(sentence.start, "does not say on which days: 'every day at 9'")
-    _check_clear(sentence)
+    check_clear(sentence)
     return _cron(sentence, _times(sentence))
-
-
-def _check_clear(sentence: Sentence) -> None:
-    """friday at 9: every Friday, or the next one? Nobody can tell."""
-    days = sentence.days
-    if not days.given or days.again or days.either:
-        return
-    if len(days.of_week) + len(days.of_month) == 1:
-        example = "'every friday' or 'next friday'" if days.of_week else "'the 15th of every month'"
-        raise _stop(days.where, f"may mean one day or all such days: write {example}")
 
 
 def _every_day(sentence: Sentence, every: Every) -> str:
@@ -178,9 +171,9 @@ def _every_day(sentence: Sentence, every: Every) -> str:
             every.token, "has a span or parts of an hour: write 'every hour', 'every 5 minutes'"
         )
     if count == 1:
-        if days.of_month:
-            raise _stop(days.where, "says every day and names days of the month")
-        _check_clear(sentence)
+        if days.of_month or (len(days.of_week) == 1 and days.of_week[0].isdigit()):
+            raise _stop(days.where, "says every day and names some")
+        check_clear(sentence)
         return _cron(sentence, _times(sentence))
     if days.given or days.months or len(sentence.times) > 1:
         raise _stop(every.token, f"says more than one time of day with every {count} days")
@@ -208,10 +201,11 @@ def _every_week(sentence: Sentence, every: Every) -> str:
 def _weeks(sentence: Sentence, count: int) -> str:
     numbers = sorted({day for item in sentence.days.of_week for day in _weekday_numbers(item)})
     if len(numbers) == 1:
-        return f"R/1970-01-{_FIRST_SUNDAY + numbers[0]:02}T{_clock(sentence)}/P{count}W"
+        day = _FIRST_MONDAY + (numbers[0] - 1) % 7
+        return f"R/1970-01-{day:02}T{_clock(sentence)}/P{count}W"
     names = ",".join(_RULE_DAYS[number] for number in numbers)
-    start = f"1970010{_FIRST_SUNDAY}T{_clock(sentence).replace(':', '')}"
-    return f"DTSTART:{start}\nRRULE:FREQ=WEEKLY;INTERVAL={count};BYDAY={names};WKST=SU"
+    start = f"1970010{_FIRST_MONDAY}T{_clock(sentence).replace(':', '')}"
+    return f"DTSTART:{start}\nRRULE:FREQ=WEEKLY;INTERVAL={count};BYDAY={names}"
 
 
 def _weekday_numbers(item: str) -> list[int]:
@@ -235,6 +229,8 @@ def _every_quarter(sentence: Sentence, every: Every) -> str:
 def _every_months(sentence: Sentence, every: Every, count: int) -> str:
     days = sentence.days
     _check_dates(sentence, every)
+    if days.months and every.amounts[0][1] == "month":
+        raise _stop(every.token, "says every month and names some")
     if any(item.isdigit() or item in ("1-5", "0,6") for item in days.of_week):
         raise _stop(
             days.where, "does not say which of the weekdays of the month: 'the first monday'"
@@ -306,7 +302,7 @@ def _rate(sentence: Sentence) -> str:
         fields = _spread(count, unit, token)
     if sentence.days.of_month:
         raise _stop(sentence.days.where, "names days of the month with so many times")
-    _check_clear(sentence)
+    check_clear(sentence)
     return _cron(sentence, fields)
 
 
@@ -330,6 +326,8 @@ def _times(sentence: Sentence) -> dict[str, str]:
     if sentence.fields:
         if sentence.times:
             raise _stop(sentence.times[0].token, "has a time of day and parts of an hour as well")
+        if not sentence.fields.get("hour", "*").startswith("*") and len(sentence.fields) == 1:
+            raise _stop(sentence.start, "names hours and does not say how often in them")
         _check_steps(sentence, sentence.start)
         return dict(sentence.fields)
     times = sentence.times
@@ -368,24 +366,7 @@ def _cron(sentence: Sentence, fields: dict[str, str]) -> str:
 
 def _check_clear_for(sentence: Sentence) -> None:
     if sentence.every is None or sentence.every.amounts[0][1] not in _COARSE:
-        _check_clear(sentence)
-
-
-def _check_part_of_day(sentence: Sentence) -> None:
-    part = sentence.part_of_day
-    if part is None:
-        return
-    if not sentence.times:
-        raise _stop(part, f"does not say at what time of the {part.text}")
-    for time in sentence.times:
-        clear = time.style == "said" or time.hour > 12
-        fits = {
-            "morning": time.hour < 12,
-            "afternoon": 12 <= time.hour < 18,
-            "evening": time.hour >= 16,
-        }
-        if not fits.get(part.text, clear) or not (clear or part.text == "morning"):
-            raise _stop(time.token, f"leaves open which time of the {part.text} it means")
+        check_clear(sentence)
 
 
 def _stop(token: Token | None, problem: str) -> Stop:

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from foliot.when.natural_words import DAY_NAMES, MONTH_NAMES, ORDINALS, PLURAL_DAYS, Cursor, Token
+from foliot.when.natural_words import (
+    DAY_NAMES,
+    MONTH_NAMES,
+    MONTHS,
+    ORDINALS,
+    PLURAL_DAYS,
+    Cursor,
+    Token,
+)
 
-_THROUGH = ("to", "through", "thru", "till", "until", "-")
+_THROUGH = ("to", "through", "thru", "-")
+_MOST_ITEMS = 40
 _QUARTERS = {"first": "1,4,7,10", "last": "3,6,9,12"}
 _YEARS = {"first": "1", "last": "12"}
 
@@ -21,6 +30,7 @@ class DayPart:
         self.again = False  # "of the month", "mondays", "every friday": more than one day is meant
         self.exact = False  # months without the day are known to be left out
         self.where: Token | None = None
+        self.open: Token | None = None  # the last friday: of what is still to be said
         self.end_of: str | None = None  # "first" or "last" day or weekday of what follows "of the"
 
     @property
@@ -53,6 +63,8 @@ def read_days(cursor: Cursor, days: DayPart) -> None:
     if days.of_week and days.of_month and not days.either:
         cursor.stop("names weekdays and days of the month: write 'or' between them", at=days.where)
     _read_of(cursor, days)
+    if any(len(set(items)) < len(items) for items in (days.of_week, days.of_month)):
+        cursor.stop("says one day twice", at=days.where)
 
 
 def read_months(cursor: Cursor, days: DayPart) -> None:
@@ -66,6 +78,8 @@ def read_months(cursor: Cursor, days: DayPart) -> None:
         last = _month_after(cursor)
         if last is not None and last <= first:
             cursor.stop("has months that end before they begin")
+        if len(days.months) == len(MONTHS):
+            cursor.stop("says more months than there are")
         days.months.append(str(first) if last is None else f"{first}-{last}")
         days.again = days.again or last is not None or len(days.months) > 1
         mark = cursor.mark()
@@ -77,7 +91,7 @@ def read_months(cursor: Cursor, days: DayPart) -> None:
 
 
 def _read_list(cursor: Cursor, days: DayPart) -> None:
-    while True:
+    for _ in range(_MOST_ITEMS):
         _read_item(cursor, days)
         mark = cursor.mark()
         if not cursor.joins():
@@ -86,6 +100,7 @@ def _read_list(cursor: Cursor, days: DayPart) -> None:
         if not starts_days(cursor) or _sees_month(cursor):
             cursor.back(mark)
             return
+    cursor.stop("names more days than there are")
 
 
 def _read_item(cursor: Cursor, days: DayPart) -> None:
@@ -94,10 +109,10 @@ def _read_item(cursor: Cursor, days: DayPart) -> None:
         _read_ordinal_item(cursor, days)
     elif cursor.reads_any("weekdays", "weekday"):
         days.of_week.append("1-5")
-        days.again = True
+        days.again = days.again or token.text == "weekdays"
     elif cursor.reads_any("weekends", "weekend"):
         days.of_week.append("0,6")
-        days.again = True
+        days.again = days.again or token.text == "weekends"
     elif token.text in DAY_NAMES or token.text in PLURAL_DAYS:
         _read_weekday(cursor, days)
     elif _sees_month(cursor):
@@ -159,6 +174,8 @@ def read_numbers(cursor: Cursor, low: int, high: int) -> list[str]:
     """5, 10 to 20 and 30 to 50 by 5: as items of a field of cron."""
     items: list[str] = []
     while True:
+        if len(items) > high - low:
+            cursor.stop("says more numbers than there are")
         items.append(_number_item(cursor, low, high))
         mark = cursor.mark()
         if not cursor.joins():
@@ -229,8 +246,7 @@ def _read_ordinal_item(cursor: Cursor, days: DayPart) -> None:
 def _read_plain(cursor: Cursor, days: DayPart, places: list[int], token: Token) -> None:
     if cursor.reads_any("day", "days"):
         days.end_of = "first" if places == [1] else "other"
-        if not cursor.sees("of"):
-            cursor.stop("may mean a day of the month or so many days between: say which", at=token)
+        days.open = token
     if cursor.reads_any(*_THROUGH):
         end = cursor.peek()
         last = _ordinal_day(cursor)
@@ -257,6 +273,8 @@ def _ordinals(cursor: Cursor) -> list[int]:
         if place is None:
             cursor.back(mark)
             return places
+        if len(places) > 30:
+            cursor.stop("says more days than there are")
         places.append(place)
 
 
@@ -264,14 +282,14 @@ def _read_nth(cursor: Cursor, days: DayPart, places: list[int], token: Token) ->
     weekday = DAY_NAMES[cursor.take().text]
     if not all(1 <= place <= 5 for place in places):
         cursor.stop("counts weekdays of a month beyond the 5th", at=token)
-    if not cursor.sees("of", "in", "or", "that", ",", "and"):
-        cursor.stop("may mean a weekday of the month or one of several weeks: say which", at=token)
+    days.open = token
     days.of_week.extend(f"{weekday}#{place}" for place in places)
     days.end_of = "first" if places == [1] else "other"
 
 
 def _read_last(cursor: Cursor, days: DayPart) -> None:
     days.end_of = "last"
+    days.open = cursor.peek()
     if cursor.reads("day"):
         days.of_month.append("L")
     elif cursor.reads("weekday"):
@@ -280,8 +298,6 @@ def _read_last(cursor: Cursor, days: DayPart) -> None:
         days.of_week.append(f"{DAY_NAMES[cursor.take().text]}L")
     else:
         cursor.stop(f"goes on with {cursor.peek().shown} where 'day', 'weekday' or a name is due")
-    if not cursor.sees("of", "in", "or", "that", ",", "and"):
-        cursor.stop("does not say of what it is the last: 'of the month'")
 
 
 def _ordinal_day(cursor: Cursor) -> str:
@@ -304,6 +320,7 @@ def _read_of(cursor: Cursor, days: DayPart) -> None:
     if _sees_month(cursor):  # 24 december
         read_months(cursor, days)
     elif cursor.reads("of"):
+        days.open = None
         _read_whole(cursor, days)
     if "31" in days.of_month and not days.months and not days.exact:
         cursor.stop(
@@ -327,6 +344,8 @@ def _read_whole(cursor: Cursor, days: DayPart) -> None:
         cursor.stop(f"goes on with {token.shown} where 'the month' or the name of one is due")
     if days.months:
         cursor.stop("says the months twice", at=token)
+    if not days.of_month and days.end_of is None:
+        cursor.stop("does not say which of the weekdays: 'the first monday of the month'", at=token)
     days.again = True
     if cursor.reads("month"):
         days.exact = cursor.reads("that", "has", "it") or days.exact

@@ -25,6 +25,7 @@ ADVERBS = {
 }  # fmt: skip
 _ONCE = {"once": 1, "twice": 2, "thrice": 3}
 _PARTS_OF_DAY = ("morning", "afternoon", "evening", "night")
+_TIMES = ("noon", "midday", "midnight")
 _MOST = 10**9
 
 
@@ -33,11 +34,8 @@ def read_every(cursor: Cursor, sentence: Sentence) -> None:
     sentence.repeats = True
     if cursor.sees("other"):
         _read_every_other(cursor, sentence, token)
-    elif cursor.sees("noon", "midday", "midnight"):
-        add_times(cursor, sentence, [read_time(cursor)])
-    elif cursor.sees(*_PARTS_OF_DAY):
-        sentence.part_of_day = cursor.take()
-        set_every(cursor, sentence, Every(((1, "day"),), token))
+    elif cursor.sees("fortnight", *_TIMES, *_PARTS_OF_DAY):
+        _read_every_word(cursor, sentence, token)
     elif _sees_ordinal_of(cursor):
         cursor.stop(
             "may mean one of the month or so many apart: say 'of the month', or 'every 2 …'"
@@ -50,6 +48,17 @@ def read_every(cursor: Cursor, sentence: Sentence) -> None:
         read_these(cursor, sentence)
     else:
         cursor.stop()
+
+
+def _read_every_word(cursor: Cursor, sentence: Sentence, token: Token) -> None:
+    if cursor.sees(*_TIMES):
+        add_times(cursor, sentence, [read_time(cursor)])
+        return
+    word = cursor.take()
+    if word.text != "fortnight":
+        sentence.part_of_day = word
+    amount = (2, "week") if word.text == "fortnight" else (1, "day")
+    set_every(cursor, sentence, Every((amount,), token))
 
 
 def read_these(cursor: Cursor, sentence: Sentence) -> None:
@@ -79,7 +88,7 @@ def _sees_ordinal_of(cursor: Cursor) -> bool:
     after = cursor.peek(1).text
     if after in UNIT_NAMES:
         return not (after == "day" and cursor.sees("of", ahead=2))
-    return after in DAY_NAMES and not cursor.sees("of", "in", ahead=2)
+    return after in DAY_NAMES and not cursor.sees("of", ahead=2)
 
 
 def _read_every_other(cursor: Cursor, sentence: Sentence, token: Token) -> None:
@@ -87,7 +96,7 @@ def _read_every_other(cursor: Cursor, sentence: Sentence, token: Token) -> None:
     unit = cursor.unit()
     if unit is not None:
         set_every(cursor, sentence, Every(((2, unit),), token))
-    elif cursor.peek().text in DAY_NAMES or cursor.peek().text in PLURAL_DAYS:
+    elif cursor.peek().text in (*DAY_NAMES, *PLURAL_DAYS, "weekend"):
         set_every(cursor, sentence, Every(((2, "week"),), token))
         read_days(cursor, sentence.days)
     else:
@@ -122,10 +131,12 @@ def _read_amounts(cursor: Cursor, sentence: Sentence, token: Token) -> None:
 
 def read_amounts(cursor: Cursor) -> tuple[tuple[int, str], ...]:
     """15 minutes; 2 hours and 30 minutes; 1.5 hours; an hour."""
+    counted = cursor.peek().text not in UNIT_NAMES
     amounts = [_amount(cursor)]
     while True:
         mark = cursor.mark()
-        cursor.joins()
+        if not cursor.joins() and not counted:
+            return tuple(amounts)
         if cursor.number() is None or cursor.peek().text not in UNIT_NAMES:
             cursor.back(mark)
             return tuple(amounts)

@@ -48,10 +48,7 @@ def _read_clause(cursor: Cursor, sentence: Sentence) -> None:
     elif starts_days(cursor):
         read_days(cursor, sentence.days)
     elif starts_time(cursor):
-        times = read_times(cursor)
-        if any(time.style == "bare" for time in times):
-            cursor.stop(at=times[0].token)
-        add_times(cursor, sentence, times)
+        _read_bare_times(cursor, sentence)
     else:
         cursor.stop()
 
@@ -59,10 +56,30 @@ def _read_clause(cursor: Cursor, sentence: Sentence) -> None:
 # at, between, during, on, in, of, starting, or
 
 
+def _read_bare_times(cursor: Cursor, sentence: Sentence) -> None:
+    """9am, 9am to 5pm: without a word before them, times must be seen to be times."""
+    mark = cursor.mark()
+    first = read_time(cursor)
+    if first.style == "bare":
+        cursor.stop(at=first.token)
+    span = cursor.sees("to", "until", "till", "through", "-")
+    cursor.back(mark)
+    if span:
+        _set_span(cursor, sentence, first.token)
+    else:
+        add_times(cursor, sentence, read_times(cursor))
+
+
+def _set_span(cursor: Cursor, sentence: Sentence, token: Token) -> None:
+    if sentence.span:
+        cursor.stop("has two spans of the day", at=token)
+    sentence.span = read_span(cursor)
+
+
 def _read_at(cursor: Cursor, sentence: Sentence) -> None:
     token = cursor.take()
     if cursor.peek().kind == "minute":
-        set_field(cursor, sentence, "minute", str(int(cursor.take().text[1:])), token)
+        set_field(cursor, sentence, "minute", _minutes(cursor), token)
     elif cursor.sees("minute", "minutes", "second", "seconds"):
         _read_field(cursor, sentence, token)
     elif _sees_minutes_past(cursor):
@@ -74,6 +91,21 @@ def _read_at(cursor: Cursor, sentence: Sentence) -> None:
         set_field(cursor, sentence, "minute", str(minute), token)
     else:
         add_times(cursor, sentence, read_times(cursor))
+
+
+def _minutes(cursor: Cursor) -> str:
+    """:15, :15 and :45."""
+    minutes = [cursor.take()]
+    while True:
+        mark = cursor.mark()
+        if not cursor.joins() or cursor.peek().kind != "minute":
+            cursor.back(mark)
+            break
+        minutes.append(cursor.take())
+    for token in minutes:
+        if int(token.text[1:]) > HIGHEST["minute"]:
+            cursor.stop("has a minute that no hour has", at=token)
+    return ",".join(str(int(token.text[1:])) for token in minutes)
 
 
 def _sees_minutes_past(cursor: Cursor) -> bool:
@@ -103,13 +135,15 @@ def _read_between(cursor: Cursor, sentence: Sentence) -> None:
     following = cursor.peek().text
     if token.text == "from" and (following in DAY_NAMES or following in PLURAL_DAYS):
         read_days(cursor, sentence.days)
+        if len(sentence.days.of_week) == 1:
+            cursor.stop("has a beginning without an end: 'from monday to friday'", at=token)
         return
     if token.text == "from" and following in MONTH_NAMES:
         read_months(cursor, sentence.days)
+        if "-" not in sentence.days.months[-1]:
+            cursor.stop("has a beginning without an end: 'from june to august'", at=token)
         return
-    if sentence.span:
-        cursor.stop("has two spans of the day", at=token)
-    sentence.span = read_span(cursor)
+    _set_span(cursor, sentence, token)
 
 
 def _read_on(cursor: Cursor, sentence: Sentence) -> None:
@@ -138,7 +172,7 @@ def _read_or(cursor: Cursor, sentence: Sentence) -> None:
     if not sentence.days.given or sentence.days.either:
         cursor.stop("has an 'or' that is not between two sorts of days", at=token)
     sentence.days.either = True
-    cursor.reads("on")
+    cursor.expect("on")
     read_days(cursor, sentence.days)
 
 

@@ -131,33 +131,44 @@ def _date_and_time(cursor: Cursor, now: Now) -> int | None:
     mark = cursor.mark()
     token = cursor.peek()
     time: Time | None = None
+    bare = False
     if cursor.reads("at") or (starts_time(cursor) and not _starts_date(cursor)):
         if not starts_time(cursor) or cursor.peek(1).text in UNIT_NAMES:
             cursor.back(mark)
             return None
+        bare = token.text != "at"
         time = read_time(cursor)
         if cursor.peek().kind == "end":
-            return _next_time(cursor, now, time, said_at=token.text == "at")
+            return _next_time(cursor, now, time, bare=bare)
         cursor.reads(",")
+    today = cursor.sees("today")
     day = _read_date(cursor, now)
     if day is None:
         cursor.back(mark)
         return None
     if time is None:
         cursor.reads(",")
-        cursor.reads("at")
+        bare = not cursor.reads("at")
         if cursor.peek().kind == "end":
             cursor.stop("does not say at what time of the day", at=cursor.peek())
         time = read_time(cursor)
+    _check_time(cursor, time, bare=bare)
     found = _resolve(cursor, now, day * DAY + time.seconds, token)
-    if token.text == "today" and found <= now.at(cursor, token):
+    if today and found <= now.at(cursor, token):
         cursor.stop("lies in the past", at=token)
     return found
 
 
-def _next_time(cursor: Cursor, now: Now, time: Time, *, said_at: bool) -> int:
-    if time.style == "bare" and not said_at:
-        cursor.stop("is not understood", at=time.token)
+def _check_time(cursor: Cursor, time: Time, *, bare: bool) -> None:
+    if time.token.text == "midnight":
+        cursor.stop("leaves open which midnight of the day: write 00:00", at=time.token)
+    if time.style == "bare" and bare:
+        cursor.stop(at=time.token)
+
+
+def _next_time(cursor: Cursor, now: Now, time: Time, *, bare: bool) -> int:
+    if time.style == "bare" and bare:
+        cursor.stop(at=time.token)
     wall = now.wall(cursor, time.token)
     day = wall // DAY + (time.seconds <= wall % DAY)
     return _resolve(cursor, now, day * DAY + time.seconds, time.token)

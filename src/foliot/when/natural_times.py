@@ -9,6 +9,7 @@ from foliot.when.natural_words import NUMBERS, Cursor, Token
 
 _NAMED = {"noon": (12, 0), "midday": (12, 0), "midnight": (0, 0)}
 _PARTS = {"morning": "am", "afternoon": "pm", "evening": "pm"}
+_MOST = 48
 _TIME_STARTS = ("noon", "midday", "midnight", "half", "quarter")
 
 
@@ -63,6 +64,8 @@ def read_times(cursor: Cursor) -> list[Time]:
         if not starts_time(cursor):
             cursor.back(mark)
             break
+        if len(times) == _MOST:
+            cursor.stop(f"has more than {_MOST} times of day")
         times.append(read_time(cursor))
     _agree(cursor, times)
     if len({time.seconds for time in times}) < len(times):

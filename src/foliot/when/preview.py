@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
+from foliot.errors import InvalidValue
 from foliot.when.civil import DAY, show_wall
 from foliot.when.expression import Expression
 from foliot.when.forms import Cron
@@ -54,9 +55,13 @@ def preview(
     dst_gap: DstGap | None = None,
     dst_overlap: DstOverlap | None = None,
 ) -> Preview:
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST:
+        raise InvalidValue(
+            "count", count, f"is not a whole number from 1 to {MOST:,}", example="count=10"
+        )
     zone = load_zone(expression.timezone)
     timetable = expression.timetable(dst_gap=dst_gap, dst_overlap=dst_overlap)
-    instants = _next(timetable, after, min(count, MOST))
+    instants = _next(timetable, after, count)
     return Preview(
         text=expression.text,
         english=expression.english,

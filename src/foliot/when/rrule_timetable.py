@@ -27,7 +27,6 @@ from foliot.when.forms import Rule, Wall
 from foliot.when.rrule import FREQUENCIES
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - wall times have no zone
-_CHUNK = 32
 # No two days that match lie further apart: 29 February is a Monday every 28 years, or 40.
 _DAYS = 41 * 366
 _DAY_PARTS = ("bymonth", "bymonthday", "byyearday", "byweekday")
@@ -35,6 +34,12 @@ _WEEKDAYS = {
     name: getattr(dateutil_rules, name) for name in ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 }
 _NAMES = {"BYDAY": "byweekday", "WKST": "wkst"}
+# How many days of a period one value of a part can stand for.
+_MOST_DAYS = {
+    "YEARLY": {"BYDAY": 53, "BYMONTHDAY": 12, "BYYEARDAY": 1, "BYWEEKNO": 7, "BYMONTH": 1},
+    "MONTHLY": {"BYDAY": 5, "BYMONTHDAY": 1},
+    "WEEKLY": {"BYDAY": 1},
+}
 _UNITS = {"DAILY": DAY, "HOURLY": 3600, "MINUTELY": 60, "SECONDLY": 1}
 
 
@@ -51,17 +56,16 @@ def rule_start(rule: Rule) -> Wall:
 
 
 def can_fire(rule: Rule) -> bool:
-    return (
-        _has_days(rule)
-        and _has_places(rule)
-        and RuleWalls(rule).next_from(rule_start(rule)) is not None
-    )
+    """Most that can never fire is found by looking at its parts, the rest by a search."""
+    if not rule.dates and not (_has_days(rule) and _has_places(rule) and _is_reached(rule)):
+        return False
+    return RuleWalls(rule, chunk=1).next_from(rule_start(rule)) is not None
 
 
 def _has_days(rule: Rule) -> bool:
     """Whether its months have its days: what most rules that never fire are missing, found without a search."""
     parts = dict(rule.parts)
-    if "BYMONTHDAY" not in parts or rule.dates:
+    if "BYMONTHDAY" not in parts:
         return True
     months = [int(month) for month in parts.get("BYMONTH", ())] or list(range(1, 13))
     longest = max(month_length(2000, month) for month in months)
@@ -71,23 +75,40 @@ def _has_days(rule: Rule) -> bool:
 def _has_places(rule: Rule) -> bool:
     """Whether a period can hold as many times as BYSETPOS counts."""
     parts = dict(rule.parts)
-    if "BYSETPOS" not in parts or rule.frequency == "YEARLY" or rule.dates:
+    if "BYSETPOS" not in parts:
         return True
     size = 1
     for name, least in (("BYHOUR", "DAILY"), ("BYMINUTE", "HOURLY"), ("BYSECOND", "MINUTELY")):
         if FREQUENCIES.index(rule.frequency) <= FREQUENCIES.index(least):
             size *= len(parts.get(name, "1"))
-    if rule.frequency in {"MONTHLY", "WEEKLY"}:
-        each = 5 if rule.frequency == "MONTHLY" else 1
-        size *= max(len(parts.get("BYDAY", "1")) * each, len(parts.get("BYMONTHDAY", ())))
+    most = _MOST_DAYS.get(rule.frequency, {})
+    size *= max([1, *(len(parts.get(name, ())) * days for name, days in most.items())])
     return min(abs(int(place)) for place in parts["BYSETPOS"]) <= size
 
 
-class RuleWalls:
-    """The wall times of a rule."""
+def _is_reached(rule: Rule) -> bool:
+    """Whether steps of its interval ever come to its months, leap years and weekdays."""
+    parts = dict(rule.parts)
+    start = _datetime(rule_start(rule))
+    steps = range(0, 400 * rule.interval, rule.interval)  # the calendar repeats after 400 years
+    months = [int(month) for month in parts.get("BYMONTH", ())]
+    if rule.frequency == "MONTHLY" and months:
+        return any((start.month - 1 + step) % 12 + 1 in months for step in steps)
+    leap_day = parts.get("BYMONTHDAY") == ("29",) and months == [2]
+    if rule.frequency == "YEARLY" and (leap_day or parts.get("BYYEARDAY") in {("366",), ("-366",)}):
+        return any(is_leap(start.year + step) for step in steps)
+    if rule.frequency == "DAILY" and "BYDAY" in parts:
+        wanted = [list(_WEEKDAYS).index(day) for day in parts["BYDAY"]]
+        return any((start.weekday() + step) % 7 in wanted for step in steps)
+    return True
 
-    def __init__(self, rule: Rule) -> None:
+
+class RuleWalls:
+    """The wall times of a rule. They are found by the `chunk`, and kept until others are asked for."""
+
+    def __init__(self, rule: Rule, *, chunk: int = 32) -> None:
         self._rule = rule
+        self._size = chunk
         self._start = rule_start(rule)
         self._options = _options(rule, _datetime(self._start))
         self._days = _Days(self._options)
@@ -122,7 +143,7 @@ class RuleWalls:
 
     def _counted(self, wall: Wall) -> list[Wall]:
         place = bisect_left(self._all, wall)
-        return self._all[place : place + _CHUNK]
+        return self._all[place : place + self._size]
 
     @cached_property
     def _all(self) -> list[Wall]:
@@ -160,7 +181,7 @@ class RuleWalls:
     def _run(self, wall: Wall, last: Wall) -> list[Wall]:
         begin = _datetime(self._period_before(wall))
         rule = dateutil_rules.rrule(dtstart=begin, until=_datetime(last), **self._options)
-        return [_wall(found) for found in rule.xafter(_datetime(wall), count=_CHUNK, inc=True)]
+        return [_wall(found) for found in rule.xafter(_datetime(wall), count=self._size, inc=True)]
 
     def _period_before(self, wall: Wall) -> Wall:
         """The beginning of a period of the rule, at or shortly before this wall time."""

@@ -21,6 +21,7 @@ DstOverlap = Literal["first", "second", "both"]
 
 DEFAULT_GAP: DstGap = "run_at_transition"
 DEFAULT_OVERLAP: DstOverlap = "first"
+_BEGIN = EARLIEST + DAY  # whatever the offset, the wall is not before the first year known
 _END = LATEST + DAY
 
 
@@ -36,7 +37,7 @@ class Walls(Protocol):
 def _windows(name: str, overlap: DstOverlap) -> tuple[list[int], list[int]]:
     """For each period of a zone, the first of its wall times that counts and the one with which they end."""
     zone = load_zone(name)
-    lows, highs = [EARLIEST - DAY], []
+    lows, highs = [EARLIEST], []
     for index, change in enumerate(zone.changes):
         before, after = zone.offsets[index], zone.offsets[index + 1]
         highs.append(change + (min(before, after) if overlap == "second" else before))
@@ -61,7 +62,7 @@ class WallTimetable:
 
     def next_after(self, moment: int) -> int | None:
         """The first instant after this one, None if there is none before civil.END_YEAR."""
-        moment = max(moment, EARLIEST)
+        moment = max(moment, _BEGIN)
         period = bisect_right(self._changes, moment)
         offset = self._offsets[period]
         # Where gaps are shifted, the beginning of a period may hold more than its own.

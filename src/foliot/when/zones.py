@@ -13,7 +13,7 @@ import struct
 from bisect import bisect_right
 from datetime import date
 from functools import cache, lru_cache
-from importlib import metadata, resources
+from importlib import import_module, resources
 from pathlib import Path
 from zoneinfo import TZPATH, available_timezones
 
@@ -89,14 +89,9 @@ def zone_names() -> frozenset[str]:
 def tzdata_version() -> str:
     """Of the rules in use, as IANA counts them: 2026a."""
     try:
-        version = metadata.version("tzdata")
-    except metadata.PackageNotFoundError:
+        return str(import_module("tzdata").IANA_VERSION)
+    except ModuleNotFoundError:
         return _system_version()
-    year, _, number = version.partition(".")
-    letter = number.partition(".")[0]
-    return (
-        f"{year}{chr(ord('a') + int(letter) - 1)}" if letter.isdigit() and int(letter) else version
-    )
 
 
 def _system_version() -> str:

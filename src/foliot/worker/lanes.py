@@ -3,8 +3,8 @@
 `_hot` holds, for each partition, the lanes that may have ready jobs, each with the time of the news. A claim cools the
 lanes that gave less than they were asked for, unless there is news of them that is younger than the claim.
 
-Where there are kinds that only others know, a claim has to walk past all of their jobs. If that takes long and brings
-little, the lane rests: so such claims never take more than a share of the store's time.
+Where there are kinds that only others know, a claim has to walk past all of their jobs. If that takes long and leaves
+room, the lane rests for a while, whatever the news: otherwise every job submitted for others would start it anew.
 
 Queues share a claim by their weights. Each has a balance: what it was due of the jobs that were claimed while it had
 some, less what it got. The one with the highest goes first, so that even a worker with room for one job at a time

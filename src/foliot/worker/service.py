@@ -13,6 +13,7 @@ from foliot.clock import Clock
 from foliot.config import Settings
 from foliot.errors import StoreUnavailable
 from foliot.ids import Ids, JobId, SessionId, partition_of
+from foliot.loop import rest
 from foliot.model.job import ClaimedJob
 from foliot.registry import Registry
 from foliot.store.port import Load, Peek, Store, Wake
@@ -213,8 +214,7 @@ class Worker:
         """Cancels at once, reconciliation once a minute and after a claim whose reply was lost."""
         pause = min(1.0, max(0.05, self._least_grace / 2))
         while True:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._cancels.wait(), pause)
+            await rest(self._cancels, pause)
             try:
                 await self._attend_once()
             except StoreUnavailable as error:

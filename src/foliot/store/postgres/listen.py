@@ -35,7 +35,8 @@ class OnChange(Protocol):
 
 
 class Notifier:
-    """Sends hints. The first goes at once, those that follow closely are sent together."""
+    """Sends hints. The first goes at once, those that follow closely are sent together. That awaited jobs have ended is
+    told as soon as the last hint is on its way."""
 
     def __init__(self, connections: Connections, clock: Clock) -> None:
         self._connections = connections
@@ -45,6 +46,7 @@ class Notifier:
         self._awaited: dict[Mark, None] = {}
         self._ended: dict[Mark, None] = {}
         self._sending: asyncio.Task[None] | None = None
+        self._pause: asyncio.Task[None] | None = None
 
     def add(self, wake: Wake) -> None:
         self._wake = together(self._wake, msgspec.structs.replace(wake, awaited=(), ended=()))
@@ -52,8 +54,12 @@ class Notifier:
         self._ended.update(dict.fromkeys(wake.ended))
         if self._sending is None or self._sending.done():
             self._sending = asyncio.get_running_loop().create_task(self._send())
+        elif wake.ended and self._pause is not None:
+            self._pause.cancel()  # somebody waits for it
 
     async def close(self) -> None:
+        if self._pause is not None:
+            self._pause.cancel()
         if self._sending is not None:
             await asyncio.gather(self._sending, return_exceptions=True)
 
@@ -67,7 +73,10 @@ class Notifier:
                 await self._connections.read(_NOTIFY, {"channel": CHANNEL, "payload": payload})
             except (FoliotError, psycopg.Error) as error:
                 log.debug("a wake-up was not sent, polling will do: %s", error)
-            await self._clock.sleep(_QUIET)
+            if not self._ended:
+                self._pause = asyncio.create_task(self._clock.sleep(_QUIET))
+                await asyncio.wait([self._pause])
+                self._pause = None
 
 
 class Listener:
