@@ -239,7 +239,6 @@ async def test_history_that_is_gone_needs_force(times: Times) -> None:
     assert len(made) == 60
 
 
-@pytest.mark.row("C62")
 async def test_a_trigger_that_cannot_be_read_here_keeps_no_other_from_firing(
     world: World, times: Times
 ) -> None:
