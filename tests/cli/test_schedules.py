@@ -75,6 +75,24 @@ def test_creating_again_changes_it_or_leaves_it(shell: Shell) -> None:
     assert (created["action"], created["detail"]) == ("create", {"expression": "@daily"})
 
 
+def test_one_with_nothing_ahead_says_so(shell: Shell) -> None:
+    answer = shell("schedules", "create", "late", "tidy", "2020-01-01T00:00:00Z")
+    assert answer.code == 0
+    assert answer.out.endswith("(UTC), ended: none of its times is ahead\n")
+    create(shell, "tidy", "@daily")
+    shell("schedules", "pause", "tidy")
+    changed = shell("schedules", "update", "tidy", "--expression", "@hourly")
+    assert changed.out == "tidy changed: every hour (UTC), paused\n"
+
+
+def test_a_schedule_may_follow_its_runs(shell: Shell) -> None:
+    typed = ("schedules", "create", "poll", "send_email", "--after-completion", "10m", "to=ada")
+    assert shell(*typed).out.startswith("poll created: 10m after the end of the last run (UTC)")
+    told = shell("schedules", "show", "poll", "--json").json
+    assert (told["rules"]["after_completion"], told["payload"]) == (600.0, {"to": "ada"})
+    assert "10m after completion" in shell("schedules", "list").out
+
+
 @pytest.mark.parametrize(
     ("typed", "message"),
     [
