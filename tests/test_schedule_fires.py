@@ -236,3 +236,14 @@ async def test_history_that_is_gone_needs_force(times: Times) -> None:
         times.store, "n", old, old + timedelta(hours=1), force=True, **common
     )
     assert len(made) == 60
+
+
+async def test_times_that_are_about_to_fire_take_no_place_of_those_that_have_an_answer(
+    times: Times,
+) -> None:
+    await times.make(expression="* * * * * *")
+    times.world.clock.advance(1)
+    await times.fire()
+    *_, fired = await times.fires()
+    times.world.clock.advance(5)
+    assert await times.fires(limit=1) == [fired]
