@@ -75,10 +75,7 @@ def test_creating_again_changes_it_or_leaves_it(shell: Shell) -> None:
     assert (created["action"], created["detail"]) == ("create", {"expression": "@daily"})
 
 
-def test_one_with_nothing_ahead_says_so(shell: Shell) -> None:
-    answer = shell("schedules", "create", "late", "tidy", "2020-01-01T00:00:00Z")
-    assert answer.code == 0
-    assert answer.out.endswith("(UTC), ended: none of its times is ahead\n")
+def test_a_change_of_one_that_is_paused_says_so(shell: Shell) -> None:
     create(shell, "tidy", "@daily")
     shell("schedules", "pause", "tidy")
     changed = shell("schedules", "update", "tidy", "--expression", "@hourly")
@@ -107,6 +104,7 @@ def test_a_schedule_may_follow_its_runs(shell: Shell) -> None:
         (["standup", "tidy", "@daily", "--buffer", "3"], "overlap=buffer_all"),
         (["", "tidy", "@daily"], "name"),
         (["standup", "tidy", "0 0 30 2 *"], "never"),
+        (["standup", "tidy", "2020-01-01T00:00:00Z"], "no time ahead"),
     ],
 )
 def test_a_wrong_schedule_is_refused_and_nothing_is_made(
