@@ -256,3 +256,14 @@ async def test_a_trigger_that_cannot_be_read_here_keeps_no_other_from_firing(
     assert len(answers) == 4 and all(answer.job is not None for answer in answers)
     overdue = await world.store.schedules.overdue(seconds=30)
     assert [late.timezone for late in overdue] == ["Mars/Olympus_Mons"]
+
+
+async def test_times_that_are_about_to_fire_take_no_place_of_those_that_have_an_answer(
+    times: Times,
+) -> None:
+    await times.make(expression="* * * * * *")
+    times.world.clock.advance(1)
+    await times.fire()
+    *_, fired = await times.fires()
+    times.world.clock.advance(5)
+    assert await times.fires(limit=1) == [fired]

@@ -37,6 +37,7 @@ from foliot.when.zones import local_date
 
 _MOST: Final = 10_000
 _HOUR: Final = 3600
+_AHEAD: Final = int(GRACE) + 1  # times that may not have an answer yet
 _NO_RECORD: Final = "nothing is left of it: its job ended before history goes back"
 _NOT_YET: Final = "no scheduler has fired it yet"
 
@@ -84,10 +85,12 @@ async def fires(
     for span in reversed(await spans_of(store, schedule, now=now)):
         wanted = limit - len(answers)
         bounded = msgspec.structs.replace(span, low=max(span.low, low), high=min(span.high, high))
-        times = last_times(bounded, wanted) if wanted and bounded.low < bounded.high else []
+        times = (
+            last_times(bounded, wanted + _AHEAD) if wanted and bounded.low < bounded.high else []
+        )
         if times:
             records = await _records(store, schedule, bounded, times, now)
-            answers[:0] = _answers(schedule, bounded, times, records)
+            answers[:0] = _answers(schedule, bounded, times, records)[-wanted:]
     return answers
 
 

@@ -75,6 +75,21 @@ def test_creating_again_changes_it_or_leaves_it(shell: Shell) -> None:
     assert (created["action"], created["detail"]) == ("create", {"expression": "@daily"})
 
 
+def test_a_change_of_one_that_is_paused_says_so(shell: Shell) -> None:
+    create(shell, "tidy", "@daily")
+    shell("schedules", "pause", "tidy")
+    changed = shell("schedules", "update", "tidy", "--expression", "@hourly")
+    assert changed.out == "tidy changed: every hour (UTC), paused\n"
+
+
+def test_a_schedule_may_follow_its_runs(shell: Shell) -> None:
+    typed = ("schedules", "create", "poll", "send_email", "--after-completion", "10m", "to=ada")
+    assert shell(*typed).out.startswith("poll created: 10m after the end of the last run (UTC)")
+    told = shell("schedules", "show", "poll", "--json").json
+    assert (told["rules"]["after_completion"], told["payload"]) == (600.0, {"to": "ada"})
+    assert "10m after completion" in shell("schedules", "list").out
+
+
 @pytest.mark.parametrize(
     ("typed", "message"),
     [
@@ -89,6 +104,7 @@ def test_creating_again_changes_it_or_leaves_it(shell: Shell) -> None:
         (["standup", "tidy", "@daily", "--buffer", "3"], "overlap=buffer_all"),
         (["", "tidy", "@daily"], "name"),
         (["standup", "tidy", "0 0 30 2 *"], "never"),
+        (["standup", "tidy", "2020-01-01T00:00:00Z"], "no time ahead"),
     ],
 )
 def test_a_wrong_schedule_is_refused_and_nothing_is_made(

@@ -12,9 +12,9 @@ import psycopg
 import pytest
 
 from client.conftest import run_in_thread
-from foliot import Foliot, JobState, current_job
+from foliot import Foliot, JobState, commands, current_job
 from foliot.client import sender
-from foliot.errors import KeyHeld
+from foliot.errors import KeyHeld, StoreUnavailable
 from foliot.model.job import KeyMode
 from support.stores import Databases
 
@@ -180,6 +180,22 @@ def test_closing_the_app_tells_those_who_wait_for_a_key(
             held.result(LONG)
         connection.rollback()
     assert job.options(key="k").submit(2).status() is JobState.READY
+
+
+def test_closing_the_app_tells_even_those_who_begin_to_wait_at_that_moment(
+    job: Any, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closing: list[asyncio.Task[None]] = []
+
+    async def submit(*_: object, **__: object) -> None:
+        """The app is closed before those who send go on."""
+        closing.append(asyncio.create_task(job._owner._portal._close_all()))
+        raise KeyHeld("somebody has it")
+
+    monkeypatch.setattr(commands, "submit", submit)
+    held = threads.submit(job.options(key="k").submit, 1)
+    with pytest.raises(StoreUnavailable, match="closed"):
+        held.result(LONG)
 
 
 def _until_locked(url: str) -> None:

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
 from foliot.ids import JobId, SessionId
 from foliot.model.job import ClaimedJob, End, JobState, NewJob, Outcome
-from foliot.model.lane import Lane, Strategy
+from foliot.model.lane import Lane
 from foliot.store.port import Reaped, RunningJob, Share
 from foliot.store.searching import Retried
 from machine.admission import Admission, takes_turns
 from machine.content import Beat, Content, Ended, Failure, Live
-from machine.invariants import DEADLINE_GRACE
-from machine.lab import IN_TURNS
+from machine.rows import claimed_job, claimed_row, ended_row, microseconds, new_row
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_CARRIED: Final = tuple(
-    name for name in Ended.__struct_fields__ if name in Live.__struct_fields__ and name != "state"
-)
 _WAITING: Final = ("scheduled", "held", "ready")
 
 
@@ -57,7 +51,7 @@ class Model:
         for job in jobs:
             known = job.id in self.live or (resend and self._has_ended(job.id))
             if not known and self._has_key(partition, job) is None:
-                self.live[job.id] = self._new(partition, job)
+                self.live[job.id] = new_row(partition, job, self._now())
         return [self._standing_for(partition, job) for job in jobs]
 
     def _standing_for(self, partition: int, job: NewJob) -> JobId:
@@ -77,34 +71,6 @@ class Model:
 
     def _has_ended(self, id: JobId) -> bool:
         return id in self.history or id in self.dead
-
-    def _new(self, partition: int, job: NewJob) -> Live:
-        now = self._now()
-        due = job.run_at or now + timedelta(seconds=job.delay or 0)
-        ordering_key = job.more.ordering_key if job.more else None
-        in_turns = job.queue == IN_TURNS
-        held = ordering_key is not None or (in_turns and due <= now)
-        return Live(
-            partition=partition,
-            id=job.id,
-            state="held" if held else "scheduled" if due > now else "ready",
-            hold="admission" if held else None,
-            lane=job.lane | (Strategy.ROUND_ROBIN if in_turns else 0),
-            band=0 if in_turns else job.priority,
-            rank=0 if in_turns else _microseconds(due),
-            ordering_key=ordering_key,
-            fair_key=job.more.fair_key if job.more else None,
-            priority=job.priority,
-            max_attempts=job.max_attempts,
-            namespace=job.namespace,
-            kind=job.kind,
-            queue=job.queue,
-            created_at=now,
-            run_at=due,
-            timeout=job.timeout,
-            key=job.key,
-            payload=job.payload,
-        )
 
     # -- running
     def finish(self, session: SessionId, outcomes: Iterable[Outcome]) -> list[JobId]:
@@ -158,7 +124,7 @@ class Model:
                 row,
                 state="scheduled",
                 run_at=due,
-                rank=row.rank if takes_turns(row.lane) else _microseconds(due),
+                rank=row.rank if takes_turns(row.lane) else microseconds(due),
                 attempt=row.attempt - (reason == "interrupted"),
                 losses=row.losses + (reason == "worker_lost"),
                 session=None,
@@ -181,11 +147,11 @@ class Model:
         self, row: Live, state: str, reason: str | None, *, result: bytes | None = None
     ) -> None:
         del self.live[row.id]
-        self.history[row.id] = self._ended(row, state, reason, result)
+        self.history[row.id] = ended_row(row, state, reason, self._now(), result)
 
     def _bury(self, row: Live, reason: str) -> None:
         del self.live[row.id]
-        self.dead[row.id] = self._ended(row, "dead", reason, None)
+        self.dead[row.id] = ended_row(row, "dead", reason, self._now())
         self._buried[row.id] = row
 
     def retry_dead(self, partition: int, ids: Sequence[JobId]) -> Retried:
@@ -206,7 +172,7 @@ class Model:
                 row,
                 state="held" if held else "ready",
                 hold="admission" if held else None,
-                rank=0 if in_turns else _microseconds(now),
+                rank=0 if in_turns else microseconds(now),
                 run_at=now,
                 attempt=0,
                 losses=0,
@@ -217,16 +183,6 @@ class Model:
             )
             lanes[id] = row.lane
         return Retried(lanes, taken)
-
-    def _ended(self, row: Live, state: str, reason: str | None, result: bytes | None) -> Ended:
-        return Ended(
-            **{name: getattr(row, name) for name in _CARRIED},
-            state=state,
-            started_at=row.claimed_at,
-            finished_at=self._now(),
-            reason=reason,
-            result=result,
-        )
 
     def _front(self, partition: int, share: Share) -> list[JobId]:
         if share.lane.queue in self.paused:
@@ -247,33 +203,8 @@ class Model:
         return [self._claim(session, self.live[id]) for id in ids[:room]]
 
     def _claim(self, session: SessionId, row: Live) -> ClaimedJob:
-        now = self._now()
-        deadline = None
-        if row.timeout is not None:
-            deadline = now + timedelta(seconds=row.timeout + DEADLINE_GRACE)
-        self.live[row.id] = replace(
-            row,
-            state="running",
-            session=session,
-            fence=row.fence + 1,
-            attempt=row.attempt + 1,
-            claimed_at=now,
-            deadline_at=deadline,
-        )
-        return ClaimedJob(
-            row.id,
-            row.fence + 1,
-            row.kind,
-            row.payload,
-            row.attempt + 1,
-            row.max_attempts,
-            row.losses,
-            row.timeout,
-            linked=row.ordering_key is not None,
-            lane=row.lane,
-            priority=row.priority,
-            more=_more(row),
-        )
+        self.live[row.id] = claimed = claimed_row(row, session, self._now())
+        return claimed_job(claimed)
 
     def running(self, session: SessionId) -> list[RunningJob]:
         return [
@@ -448,16 +379,3 @@ class Model:
 
     def ordered(self) -> set[int]:
         return {row.partition for row in self.live.values() if row.in_line}
-
-
-def _microseconds(time: datetime) -> int:
-    return (time - _EPOCH) // timedelta(microseconds=1)
-
-
-def _more(row: Live) -> str | None:
-    """What a claim says of it that is not said of every job."""
-    said = {"key": row.key, "ordering_key": row.ordering_key, "fair_key": row.fair_key}
-    more: dict[str, object] = {name: text for name, text in said.items() if text is not None}
-    if row.run_at != row.created_at:
-        more["run_at"] = _microseconds(row.run_at)
-    return msgspec.json.encode(more).decode() if more else None

@@ -404,3 +404,48 @@ async def test_one_that_is_changed_to_wait_for_its_last_run_does(
 
 def partition_of_world(world: World, id: ScheduleId) -> int:
     return partition_of(id, world.store.partitions)
+
+
+async def test_schedules_that_swap_their_triggers_do_not_wait_for_each_other_forever(
+    world: World, table: Table
+) -> None:
+    other = await world.another_store()
+    words = ["one", "another"]
+    new = [[table.new(words=word) for _ in range(10)] for word in words]
+    for some in new:
+        await world.store.schedules.create(table.partition, some)
+    swapped = [
+        msgspec.structs.replace(schedule, trigger=table.trigger(words=word))
+        for some, word in zip(new, reversed(words), strict=True)
+        for schedule in some
+    ]
+    done = await asyncio.gather(
+        *(
+            (world.store if number % 2 else other).schedules.change(table.partition, one, version=1)
+            for number, one in enumerate(swapped)
+        )
+    )
+    assert all(done)
+    await table.fire_at(1)
+    assert await world.count() == {JobState.READY: 20}
+
+
+async def test_a_schedule_that_is_resumed_while_it_is_changed_is_what_it_was_changed_into(
+    world: World, table: Table
+) -> None:
+    other = await world.another_store()
+    new = [table.new() for _ in range(12)]
+    schedules, partition = world.store.schedules, table.partition
+    await schedules.create(partition, new)
+    await schedules.pause(partition, [one.id for one in new])
+    later = table.trigger(words="another")
+    changed = [msgspec.structs.replace(one, trigger=later) for one in new]
+    world.clock.advance(62)
+    await asyncio.gather(
+        *(schedules.change(partition, one, version=1) for one in changed),
+        *(other.schedules.resume(partition, [(one.id, one.trigger)]) for one in new),
+        *(table.fire() for _ in range(3)),
+    )
+    for one in new:
+        found = await table.get(one.id)
+        assert (found.version, found.state) == (2, "active")

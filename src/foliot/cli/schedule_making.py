@@ -207,11 +207,17 @@ def _read_words(
 
 def _tell(schedule: Schedule, outcome: str) -> None:
     from foliot.cli.schedule_shape import english_of, next_of
+    from foliot.model.schedule import ScheduleState
 
     words = "is as it was" if outcome == "unchanged" else outcome
+    match schedule.state:
+        case ScheduleState.ACTIVE:
+            then = f"next {next_of(schedule)}"
+        case ScheduleState.ENDED:
+            then = "ended: none of its times is ahead"
+        case other:
+            then = other.value
     rules = schedule.rules
     print(
-        printable(
-            f"{schedule.name} {words}: {english_of(rules)} ({rules.timezone}), next {next_of(schedule)}"
-        )
+        printable(f"{schedule.name} {words}: {english_of(rules)} ({rules.timezone}), {then}"),
     )

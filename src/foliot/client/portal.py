@@ -16,11 +16,11 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from foliot import commands
-from foliot.client.sender import KEY_WAIT, Sender, fail, has_key
+from foliot.client.sender import KEY_WAIT, Sender, has_key
 from foliot.client.waiter import Waiter
 from foliot.clock import Clock, SystemClock
 from foliot.config import Settings
-from foliot.errors import FoliotError, StoreUnavailable
+from foliot.errors import FoliotError
 from foliot.ids import Ids, JobId
 from foliot.model.job import Job, NewJob
 from foliot.store.guest import Guest
@@ -162,9 +162,10 @@ class Portal:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         with self._lock:
-            waiting = self._plain.waiting + self._keyed.waiting
+            senders = self._plain, self._keyed
             self._plain, self._keyed = self._new_sender(), self._new_sender()
-        fail(waiting, StoreUnavailable("the app was closed before the job was sent"))
+        for sender in senders:
+            sender.close()
         self._closing = False
         self._guest = None
         store, self._store, self._opening = self._store, None, None

@@ -54,6 +54,7 @@ class Sender:
         self.waiting: list[Waiting] = []
         self._flushing = False
         self._held: Counter[tuple[str, ...]] = Counter()  # keys that are waited for
+        self._aside: dict[Future[list[JobId]], Waiting] = {}  # those who wait for them
         self._turn = asyncio.Lock()  # of those who wait: together they keep one connection busy
 
     def add(self, one: Waiting) -> bool:
@@ -61,6 +62,11 @@ class Sender:
         self.waiting.append(one)
         idle, self._flushing = not self._flushing, True
         return idle
+
+    def close(self) -> None:
+        """When all that it has started was cancelled, perhaps before it began: whoever is left is told."""
+        fail(self.waiting, StoreUnavailable("the app was closed before the job was sent"))
+        _give_up(list(self._aside.values()), "it waited for a key")
 
     async def flush(self) -> None:
         while True:
@@ -74,7 +80,7 @@ class Sender:
             try:
                 await self.send(group)
             except BaseException as error:
-                _give_up(group, error)
+                _give_up(group, repr(error))
                 raise
 
     async def send(self, group: list[Waiting], *, resend: bool = False) -> None:
@@ -83,7 +89,7 @@ class Sender:
             ids = await self._send_patiently(jobs, resend=resend) if jobs else []
         except Exception as error:  # noqa: BLE001 - it is handed to whoever waits
             if len(group) == 1 and isinstance(error, KeyHeld):
-                self._start(self._wait_for_keys(group[0]))
+                self._put_aside(group[0])
             elif len(group) > 1 and (isinstance(error, KeyHeld) or not _is_outage(error)):
                 # One of them cannot be stored: the others must not suffer for it. Some may be stored already.
                 for one in group:
@@ -102,14 +108,18 @@ class Sender:
         left = []
         for one in group:
             if any(key in self._held for key in _keys(one[0])):
-                self._start(self._wait_for_keys(one))
+                self._put_aside(one)
             else:
                 left.append(one)
         return left
 
-    async def _wait_for_keys(self, one: Waiting) -> None:
+    def _put_aside(self, one: Waiting) -> None:
         keys = set(_keys(one[0]))
         self._held.update(keys)
+        self._aside[one[1]] = one
+        self._start(self._wait_for_keys(one, keys))
+
+    async def _wait_for_keys(self, one: Waiting, keys: set[tuple[str, ...]]) -> None:
         started, pause = self._clock.monotonic(), 0.02
         try:
             while True:
@@ -128,10 +138,11 @@ class Sender:
         except Exception as error:  # noqa: BLE001 - it is handed to whoever waits
             fail([one], error)
         except BaseException as error:
-            _give_up([one], error)
+            _give_up([one], repr(error))
             raise
         finally:
             self._held -= Counter(keys)
+            del self._aside[one[1]]
 
     async def _send_patiently(self, jobs: Sequence[NewJob], *, resend: bool) -> list[JobId]:
         started = self._clock.monotonic()
@@ -165,8 +176,8 @@ def fail(group: Sequence[Waiting], error: BaseException) -> None:
             done.set_exception(error)
 
 
-def _give_up(group: Sequence[Waiting], error: BaseException) -> None:
-    fail(group, StoreUnavailable(f"the app was closed or failed: {error!r}", unknown=True))
+def _give_up(group: Sequence[Waiting], why: str) -> None:
+    fail(group, StoreUnavailable(f"the app was closed or failed: {why}", unknown=True))
 
 
 def _take(waiting: list[Waiting]) -> tuple[list[Waiting], list[Waiting]]:

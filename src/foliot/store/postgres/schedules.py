@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from foliot.clock import Clock
-from foliot.errors import UnknownSchedule
+from foliot.errors import StoreUnavailable, UnknownSchedule
 from foliot.ids import JobId, ScheduleId, partition_of
 from foliot.model.job import NewJob
 from foliot.model.schedule import (
@@ -62,13 +62,11 @@ class PostgresSchedules(Firing):
     async def change(
         self, partition: int, schedule: NewSchedule, *, version: int, record: Record | None = None
     ) -> bool:
-        async def talk(ask: Ask) -> bool:
+        async def talk(ask: Ask) -> bool | None:
             values = self._values(partition, id=schedule.id)
-            ids = words([schedule.id])
-            await ask(Step(SQL["lock_triggers_of"], {**values, "ids": ids}))
-            for step in _triggers(partition, [schedule.trigger]):
-                await ask(step)
-            found = await ask(Step(SQL["get_schedule_for_change"], values))
+            found = await self._lock_to_change(ask, partition, schedule)
+            if found is None:
+                return None
             if not found or found[0][0] != version:
                 return False
             left_at = found[0][3] if found[0][2] == "active" else None
@@ -78,7 +76,10 @@ class PostgresSchedules(Firing):
             await self._record(ask, record, [schedule.id])
             return True
 
-        return await self._connections.converse(talk)
+        for _ in range(_TRIES):
+            if (changed := await self._connections.converse(talk)) is not None:
+                return changed
+        raise StoreUnavailable(f"others change schedule {schedule.name} all the time")
 
     async def pause(
         self,
@@ -216,7 +217,7 @@ class PostgresSchedules(Firing):
         async def talk(ask: Ask) -> list[ScheduleId]:
             done: list[ScheduleId] = []
             for _ in range(_TRIES):
-                locked = await ask(Step(SQL["lock_triggers_of"], values))
+                locked = await ask(Step(SQL["lock_triggers_of"], {**values, "also": numbers([])}))
                 held = {**values, "triggers": numbers(row[0] for row in locked)}
                 found = await ask(Step(SQL[statement], held))
                 done += [ScheduleId(row[0]) for row in found]
@@ -227,11 +228,25 @@ class PostgresSchedules(Firing):
 
         return await self._connections.converse(talk)
 
+    async def _lock_to_change(self, ask: Ask, partition: int, schedule: NewSchedule) -> Rows | None:
+        """What it is, under the locks of what it is attached to and of what it will be; then its own. None: it was
+        attached to something else meanwhile, which must not be locked now, out of order."""
+        new = [] if schedule.trigger is None else [schedule.trigger.id]
+        values = self._values(
+            partition, id=schedule.id, ids=words([schedule.id]), also=numbers(new)
+        )
+        locked = await ask(Step(SQL["lock_triggers_of"], values))
+        for step in _triggers(partition, [schedule.trigger]):
+            await ask(step)
+        found = await ask(Step(SQL["get_schedule_for_change"], values))
+        known = {None, *new, *(row[0] for row in locked)}
+        return None if found and found[0][1] not in known else found
+
     async def _look_at_runs(
         self, ask: Ask, partition: int, id: ScheduleId
     ) -> tuple[Schedule, list[str]]:
         """Under the locks that keep others from making a run meanwhile."""
-        values = self._values(partition, id=id, ids=words([id]))
+        values = self._values(partition, id=id, ids=words([id]), also=numbers([]))
         await ask(Step(SQL["lock_triggers_of"], values))
         await ask(Step(SQL["lock_schedule"], values))
         found = _schedules(await ask(Step(SQL["get_schedules"], values)))

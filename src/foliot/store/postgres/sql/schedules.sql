@@ -43,11 +43,13 @@ ON CONFLICT DO NOTHING
 RETURNING id::text;
 
 -- name: lock_triggers_of
--- Of these schedules. What they are attached to may have changed meanwhile: who asked looks again.
+-- Of these schedules, and those that are named, in one order: nobody waits crosswise. What schedules are attached to may
+-- have changed meanwhile: who asked looks again.
 WITH locked AS MATERIALIZED (
     SELECT t.id FROM foliot.triggers t
     WHERE t.partition = :partition AND t.id = ANY (ARRAY(
-        SELECT s.trigger FROM foliot.schedules s WHERE s.partition = :partition AND s.id = ANY (:ids::uuid[])))
+        SELECT s.trigger FROM foliot.schedules s WHERE s.partition = :partition AND s.id = ANY (:ids::uuid[])
+        UNION ALL SELECT u.id FROM unnest(:also::bigint[]) AS u (id)))
     ORDER BY t.id FOR NO KEY UPDATE
 )
 SELECT l.id FROM locked l;
