@@ -145,20 +145,35 @@ class Fleet:
         **settings: str,
     ) -> WorkerProcess:
         """Does not wait until it is up: what follows waits for what the worker does."""
-        chosen = {**self.settings, **named(settings), "store.url": url or self.url}
-        environment = {
-            **{name: text for name, text in os.environ.items() if not name.startswith("FOLIOT_")},
-            **{f"FOLIOT_{key.upper().replace('.', '_')}": text for key, text in chosen.items()},
-            "PYTHONPATH": os.pathsep.join([str(TESTS), str(SOURCE)]),
-            LOG_VARIABLE: str(self._log),
-        }
-        command = [sys.executable, "-m", "foliot", "worker", app, *flags]
+        command = ["worker", app, *flags]
         if not supervised:
             command.append("--child")
+        return self._launch(command, self.environment(url=url, path=None, **settings))
+
+    def start_scheduler(
+        self, *, url: str | None = None, path: Path | None = None, **settings: str
+    ) -> WorkerProcess:
+        """A process that only does duties. What is in `path` is imported before anything else."""
+        return self._launch(["scheduler"], self.environment(url=url, path=path, **settings))
+
+    def _launch(self, command: Sequence[str], environment: dict[str, str]) -> WorkerProcess:
         log = self.folder / f"worker-{len(self.workers)}.log"
-        worker = WorkerProcess(command, environment, log)
+        worker = WorkerProcess([sys.executable, "-m", "foliot", *command], environment, log)
         self.workers.append(worker)
         return worker
+
+    def environment(
+        self, *, url: str | None = None, path: Path | None = None, **settings: str
+    ) -> dict[str, str]:
+        """Of any process on this store."""
+        chosen = {**self.settings, **named(settings), "store.url": url or self.url}
+        places = [TESTS, SOURCE] if path is None else [path, TESTS, SOURCE]
+        return {
+            **{name: text for name, text in os.environ.items() if not name.startswith("FOLIOT_")},
+            **{f"FOLIOT_{key.upper().replace('.', '_')}": text for key, text in chosen.items()},
+            "PYTHONPATH": os.pathsep.join(map(str, places)),
+            LOG_VARIABLE: str(self._log),
+        }
 
     def scale(self, count: int, *, url: str | None = None) -> list[WorkerProcess]:
         return [self.start(url=url) for _ in range(count)]
@@ -200,9 +215,14 @@ class Fleet:
         )
         return found[count - 1]
 
-    def wait_for_starts(self, more: int = 1) -> None:
-        aim = len(self.events("start")) + more
-        eventually(lambda: len(self.events("start")) >= aim, what=self.logs)
+    def started(self) -> int:
+        """How many attempts have started so far."""
+        return len(self.events("start"))
+
+    def wait_for_starts(self, more: int = 1, *, than: int | None = None) -> None:
+        """So many more than now, or than there were: what was submitted before may all have started by now."""
+        aim = (self.started() if than is None else than) + more
+        eventually(lambda: self.started() >= aim, what=self.logs)
 
     def wait_until_named(self, count: int) -> None:
         """The heartbeats name this many jobs as executing."""

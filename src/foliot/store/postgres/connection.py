@@ -32,6 +32,9 @@ _AT_ONCE: Final = 1.0  # seconds in which a cut connection shows; what takes lon
 _PLANS_LAST: Final = (
     5.0  # seconds: a plan that was made while a table was empty is no good when it is full
 )
+# A process that is stopped between two statements keeps what it has locked from others no longer than this, which is
+# less than the term of a lease. The server does not count the time after a pipeline.
+_BEGIN: Final = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '3s'"
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -133,10 +136,13 @@ class Connections:
 
         async def run(connection: Line) -> T:
             async def ask(step: Step) -> Rows:
-                return (await self._run(connection, [step]))[0]
+                return await self._say(connection, step)
 
-            async with connection.transaction():
-                return await talk(ask)
+            await self._forget_old_plans(connection)
+            await connection.execute(_BEGIN, prepare=False)
+            told = await talk(ask)
+            await connection.execute("COMMIT", prepare=False)
+            return told
 
         return await self._retry(run)
 
@@ -188,26 +194,37 @@ class Connections:
 
     async def _run(self, connection: Line, steps: Sequence[Step]) -> list[Rows]:
         prepare = not self.pooled
-        now = self._clock.monotonic()
         explicit = len(steps) > 1  # one statement is a transaction by itself
         cursors = [AsyncRawCursor(connection) for _ in steps]
         async with connection.pipeline():
-            if prepare and now - connection.planned_at > _PLANS_LAST:
-                await connection.execute("DISCARD PLANS")
-                connection.planned_at = now
+            await self._forget_old_plans(connection)
             if explicit:
                 await connection.execute("BEGIN", prepare=prepare)
             for cursor, step in zip(cursors, steps, strict=True):
-                statement = step.statement
-                await cursor.execute(
-                    statement.numbered,
-                    statement.bind(step.values),
-                    prepare=prepare and step.prepared,
-                    binary=True,
-                )
+                await self._execute(cursor, step)
             if explicit:
                 await connection.execute("COMMIT", prepare=prepare)
         return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
+
+    async def _say(self, connection: Line, step: Step) -> Rows:
+        cursor = AsyncRawCursor(connection)
+        await self._execute(cursor, step)
+        return await cursor.fetchall() if cursor.description else []
+
+    async def _execute(self, cursor: AsyncRawCursor[Any], step: Step) -> None:
+        statement = step.statement
+        await cursor.execute(
+            statement.numbered,
+            statement.bind(step.values),
+            prepare=not self.pooled and step.prepared,
+            binary=True,
+        )
+
+    async def _forget_old_plans(self, connection: Line) -> None:
+        now = self._clock.monotonic()
+        if not self.pooled and now - connection.planned_at > _PLANS_LAST:
+            await connection.execute("DISCARD PLANS")
+            connection.planned_at = now
 
     async def _configure(self, connection: Line) -> None:
         connection.prepare_threshold = None if self.pooled else 0
