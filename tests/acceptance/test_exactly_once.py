@@ -101,9 +101,10 @@ def kill_at_random(any_fleet: Fleet, *, rounds: int, kinds: Sequence[str]) -> No
             getattr(till.jobs, chance.choice(kinds)).prepare("", chance.random() * 0.01)
             for _ in range(40)
         ]
+        before = till.fleet.started()
         handles = till.jobs.app.submit_many(calls)
         till.fleet.submitted += [handle.id for handle in handles]
-        till.fleet.wait_for_starts()
+        till.fleet.wait_for_starts(than=before)
         time.sleep(chance.random() * 0.2)
         victim = chance.randrange(2)
         workers[victim].kill()

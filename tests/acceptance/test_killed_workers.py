@@ -113,10 +113,11 @@ def kill_at_random(fleet: Fleet, *, rounds: int, jobs: int) -> None:
     chance = random.Random()
     workers = fleet.scale(2)
     for _ in range(rounds):
+        before = fleet.started()
         fleet.submit_quick(jobs // rounds)
         naps = [fleet.jobs.nap.prepare(chance.random() * 0.3) for _ in range(10)]
         fleet.submitted += [handle.id for handle in fleet.jobs.app.submit_many(naps)]
-        fleet.wait_for_starts()
+        fleet.wait_for_starts(than=before)
         victim = chance.randrange(len(workers))
         workers[victim] = fleet.replace(workers[victim])
     fleet.wait_until_done(90)

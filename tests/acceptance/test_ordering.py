@@ -18,8 +18,8 @@ def test_ordered_jobs_run_in_order_although_workers_are_killed(any_fleet: Fleet)
     for position, handle in enumerate(handles):
         keys[list(keys)[position % len(keys)]].append(fleet.submit(handle).id)
     workers = fleet.scale(3)
-    for _ in range(2):
-        fleet.wait_for_starts(4)
+    for kills in range(2):
+        fleet.wait_for_starts(4, than=4 * kills)
         workers = [*workers[1:], fleet.replace(workers[0])]
     fleet.wait_until_done()
     fleet.check_all_succeeded()
