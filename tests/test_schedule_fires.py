@@ -11,13 +11,14 @@ import pytest
 from foliot import schedule_commands as commands
 from foliot.errors import InvalidValue
 from foliot.ids import JobId, SessionId, fire_id, partition_of, schedule_id
-from foliot.model.job import NewJob
+from foliot.model.job import NewJob, Outcome
 from foliot.model.lane import lane_of
 from foliot.model.schedule import Answer, Reason
 from foliot.schedule_commands import Draft
 from foliot.scheduler.catch_up import CatchingUp
 from foliot.scheduler.fire import Fire
 from foliot.scheduler.partitions import AllPartitions
+from foliot.store.port import Share
 from support.stores import World
 
 pytestmark = pytest.mark.anyio
@@ -267,3 +268,28 @@ async def test_times_that_are_about_to_fire_take_no_place_of_those_that_have_an_
     *_, fired = await times.fires()
     times.world.clock.advance(5)
     assert await times.fires(limit=1) == [fired]
+
+
+async def test_what_was_backfilled_and_has_run_is_not_caught_up_with(
+    world: World, times: Times
+) -> None:
+    await times.make("late", misfire="all")
+    begin = world.clock.now()
+    world.clock.advance(5 * MINUTE)
+    await times.fire()  # nobody had: five times are missed, and to be caught up with
+    await commands.backfill(
+        world.store, "late", begin, begin + timedelta(minutes=2), overlap="allow"
+    )
+    session = await world.open_session()
+    partition = partition_of(schedule_id("default", "late"), world.store.partitions)
+    lane = Share(lane_of("default", ()), 10)
+    cycle = await world.store.jobs.finish_and_claim(partition, session, shares=[lane], room=10)
+    ran = {job.id for job in cycle.claimed}
+    outcomes = [Outcome(job.id, job.fence, order=job.order) for job in cycle.claimed]
+    await world.store.jobs.finish_and_claim(partition, session, outcomes=outcomes)
+    assert ran
+    await times.catch_up()
+    live = await world.store.jobs.live(sorted(ran))
+    assert live == {}
+    answers = await commands.fires(world.store, "late")
+    assert len(answers) == 5 and all(answer.job is not None for answer in answers)

@@ -187,8 +187,8 @@ class Reason(StrEnum):
 class Entry(msgspec.Struct, frozen=True):
     """A range of the ledger of one schedule; `to` is None while it lasts."""
 
-    start: int
-    to: int | None
+    start: float  # a pause begins between two seconds
+    to: float | None
     count: int | None
     reason: Reason
 

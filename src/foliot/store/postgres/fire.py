@@ -132,6 +132,7 @@ class Firing:
                 fired = await self._fire(
                     ask, partition, [move], policy=step.policy, place=step.place
                 )
+                await ask(Step(SQL["withdraw_runs"], self._values(partition, **_chunks([move]))))
             await ask(Step(SQL["move_gap"], values))
             if step.ends:
                 await ask(Step(SQL["end_triggers"], {**values, "triggers": numbers([gap.trigger])}))

@@ -133,6 +133,8 @@ class Firing:
             if step.nominal is not None:
                 move = Move(gap.trigger, step.stateful, step.nominal, gap.cursor, step.upper, None)
                 fired = _fire(connection, [move], values, policy=step.policy, place=step.place)
+                chunk = to_json([(move.trigger, move.nominal, move.cursor, move.upper)])
+                execute(connection, SQL["withdraw_runs"], {**values, "moves": chunk})
             execute(connection, SQL["move_gap"], values)
             if step.ends:
                 _name(connection, "end_triggers", [gap.trigger], values)

@@ -97,6 +97,25 @@ WITH fired AS (
 )
 SELECT lane, state, count(*)::integer FROM fired GROUP BY lane, state;
 
+-- name: withdraw_runs
+-- Catching up may meet runs that were made by hand meanwhile, and have ended: what was just inserted goes again.
+DELETE FROM foliot.jobs j
+WHERE j.partition = :partition AND j.fence = 0 AND j.id = ANY (ARRAY(
+    WITH made AS MATERIALIZED (
+        SELECT (lpad(to_hex(f.nominal * 1000), 12, '0') || '7' || substr(s.id::text, 16, 3) || '8'
+                || substr(md5(s.id::text || ':' || f.nominal), 1, 15))::uuid AS id, to_timestamp(f.nominal) AS since
+        FROM unnest(:triggers::bigint[], :nominals::bigint[], :cursors::uuid[], :uppers::uuid[])
+            AS f (trigger, nominal, cursor, upper)
+        JOIN foliot.schedules s ON s.partition = :partition AND s.trigger = f.trigger
+         AND s.id > coalesce(f.cursor, '00000000-0000-0000-0000-000000000000'::uuid)
+         AND s.id <= coalesce(f.upper, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
+    )
+    SELECT h.id FROM foliot.history h
+    WHERE h.partition = :partition AND h.id = ANY (ARRAY(SELECT m.id FROM made m))
+      AND h.finished_at >= (SELECT min(m.since) FROM made m)
+    UNION ALL
+    SELECT d.id FROM foliot.dead d WHERE d.partition = :partition AND d.id = ANY (ARRAY(SELECT m.id FROM made m))));
+
 -- name: move_triggers
 -- On to the next chunk or the next time. In the same transaction as the lock, and only those that had it.
 UPDATE foliot.triggers t

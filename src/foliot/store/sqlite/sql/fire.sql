@@ -72,6 +72,17 @@ WHERE true
 ON CONFLICT DO NOTHING
 RETURNING lane, state;
 
+-- name: withdraw_runs
+-- Catching up may meet runs that were made by hand meanwhile, and have ended: what was just inserted goes again.
+DELETE FROM foliot_jobs
+WHERE partition = :partition AND fence = 0 AND id IN (
+    SELECT fire_id(s.id, json_extract(f.value, '$[1]'))
+    FROM json_each(:moves) f CROSS JOIN foliot_schedules s
+        ON s.partition = :partition AND s.trigger = json_extract(f.value, '$[0]')
+       AND s.id > coalesce(json_extract(f.value, '$[2]'), '') AND s.id <= coalesce(json_extract(f.value, '$[3]'), 'g'))
+  AND (EXISTS (SELECT 1 FROM foliot_history h WHERE h.partition = :partition AND h.id = foliot_jobs.id)
+       OR EXISTS (SELECT 1 FROM foliot_dead d WHERE d.partition = :partition AND d.id = foliot_jobs.id));
+
 -- name: move_triggers
 -- One at a time, on to the next chunk or the next time.
 UPDATE foliot_triggers
