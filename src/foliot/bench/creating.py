@@ -2,101 +2,106 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
-from types import TracebackType
-from typing import Any, Final, Self, TypeVar
-
-import msgspec
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any, Final
 
 from foliot import schedule_commands as commands
 from foliot.bench.jobs import note_fire
-from foliot.bench.population import Item, Population
+from foliot.bench.population import NAMES, Item, Population
 from foliot.bench.probe_schedules import ScheduleProbe
 from foliot.bench.stage import Stage
-from foliot.errors import FoliotError, UnknownSchedule
+from foliot.client.app import Foliot
+from foliot.errors import FoliotError
+from foliot.ids import schedule_id
 from foliot.model.schedule import Schedule
 from foliot.schedule_draft import Draft
-from foliot.store.open import open_store
 from foliot.store.port import Store
 
+_THREADS: Final = 2
 BATCH: Final = 5_000
 _TOLD: Final = 10.0  # seconds from one word about it to the next
 _SAMPLES: Final = 20
-T = TypeVar("T")
 
 
 class Hands:
-    """What people do with schedules, one thing after the other. Open while the block runs."""
+    """What people do with schedules, from any thread."""
 
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
-        self._runner = asyncio.Runner()
-        self._store: Store | None = None
-
-    def __enter__(self) -> Self:
-        self._runner.__enter__()
-        settings = self._stage.settings.store
-        opening = open_store(settings, clock=self._stage.clock, ids=self._stage.ids)
-        self._store = self._runner.run(opening)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        if self._store is not None:
-            self._runner.run(self._store.close())
-        self._runner.__exit__(kind, error, at)
+    def __init__(self, client: Foliot) -> None:
+        self._client = client
 
     def create(self, items: Iterable[Item]) -> None:
-        drafts = [_draft(item) for item in items]
-        self._run(commands.create(self._open, drafts))
+        self._client.schedule_many([self._draft(item) for item in items])
 
     def pause(self, names: Sequence[str]) -> None:
         if names:
-            self._run(commands.pause(self._open, names, note="bench"))
+            self._call(partial(commands.pause, names=names, note="bench"))
 
     def delete(self, names: Sequence[str]) -> None:
         for start in range(0, len(names), BATCH):
-            self._run(commands.delete(self._open, names[start : start + BATCH]))
+            some = names[start : start + BATCH]
+            self._call(partial(commands.delete, names=some))
 
     def find(self, name: str) -> Schedule | None:
-        try:
-            return self._run(commands.get(self._open, name))
-        except UnknownSchedule:
-            return None
+        """Without a search for similar names where there is none."""
 
-    @property
-    def _open(self) -> Store:
-        assert self._store is not None
-        return self._store
+        async def get() -> Schedule | None:
+            store = await self._client.portal.store()
+            found = await store.schedules.get([schedule_id("default", name)])
+            return found[0] if found else None
 
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._runner.run(work)
+        return self._client.portal.call(get())
+
+    def _draft(self, item: Item) -> Draft:
+        # What becomes due while nobody fires is of no interest here.
+        return self._client.draft(
+            item.name,
+            note_fire.prepare(item.number),
+            item.expression,
+            timezone=item.timezone,
+            overlap=item.overlap,
+            misfire="skip",
+        )
+
+    def _call(self, ask: Callable[[Store], Coroutine[Any, Any, object]]) -> None:
+        async def act() -> None:
+            await ask(await self._client.portal.store())
+
+        self._client.portal.call(act())
 
 
 def populate(
     stage: Stage, hands: Hands, probe: ScheduleProbe, population: Population
 ) -> dict[str, object]:
-    """All that are missing, in the order of their numbers."""
+    """All that are missing, in the order of their numbers, from two threads: while the store is at work on one batch,
+    the next is made ready."""
     start = _find_start(hands, population)
     if start:
         stage.say(f"{start:,} schedules are there already")
     clock, began = stage.clock.monotonic, stage.clock.monotonic()
-    pausing, told = 0.0, began
-    for first in range(start, population.count, BATCH):
+    told, pausing = began, 0.0
+
+    def make(first: int) -> float:
         numbers = range(first, min(population.count, first + BATCH))
         hands.create(population.item(number) for number in numbers)
         before = clock()
-        hands.pause([f"bench-{n}" for n in numbers if population.is_paused(n)])
-        pausing += clock() - before
-        if clock() - told > _TOLD:
-            told = clock()
-            rate = (numbers.stop - start) / (told - began)
-            stage.say(f"{numbers.stop:,} schedules, {rate:,.0f} a second")
+        hands.pause([f"{NAMES}{n}" for n in numbers if population.is_paused(n)])
+        return clock() - before
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        under_way: deque[tuple[int, Future[float]]] = deque()
+        for first in [*range(start, population.count, BATCH), *[None] * _THREADS]:
+            if len(under_way) >= _THREADS or (first is None and under_way):
+                done, future = under_way.popleft()
+                pausing += future.result()
+                if clock() - told > _TOLD:
+                    told = clock()
+                    rate = (done + BATCH - start) / (told - began)
+                    stage.say(f"{done + BATCH:,} schedules, {rate:,.0f} a second")
+            if first is not None:
+                under_way.append((first, pool.submit(make, first)))
     made, seconds = population.count - start, clock() - began
     schedules, triggers = probe.count()
     size = probe.bytes()
@@ -115,11 +120,11 @@ def populate(
 
 
 def _find_start(hands: Hands, population: Population) -> int:
-    """The first number that there is none of yet, on the edge of a batch: the last one may not be whole."""
+    """From where on there may be none, on the edge of a batch: the last ones may not be whole."""
     low, high = 0, population.count
     while low < high:
         middle = (low + high) // 2
-        if hands.find(f"bench-{middle}") is None:
+        if hands.find(f"{NAMES}{middle}") is None:
             high = middle
         else:
             low = middle + 1
@@ -128,7 +133,7 @@ def _find_start(hands: Hands, population: Population) -> int:
         _check_same(hands, population.item(number))
     if low == population.count:
         return low
-    return low - low % BATCH
+    return max(0, low - low % BATCH - _THREADS * BATCH)
 
 
 def _check_same(hands: Hands, item: Item) -> None:
@@ -141,11 +146,3 @@ def _check_same(hands: Hands, item: Item) -> None:
             f"{found.rules.expression!r} in {found.rules.timezone}, not {item.expression!r} in {item.timezone}",
             hint="give the --count and --own-triggers that they were made with, or use an empty store",
         )
-
-
-def _draft(item: Item) -> Draft:
-    prepared = note_fire.prepare(item.number)
-    job = msgspec.structs.replace(prepared.template, payload=prepared.payload)
-    # What becomes due while nobody fires is of no interest here.
-    options = {"timezone": item.timezone, "overlap": item.overlap, "misfire": "skip"}
-    return Draft(item.name, job, item.expression, options)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from functools import cached_property
 from itertools import combinations, pairwise
-from typing import Final
+from typing import Final, Literal
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -63,7 +63,7 @@ class Item(msgspec.Struct, frozen=True, gc=False):
     stateful: bool
 
     @property
-    def overlap(self) -> str:
+    def overlap(self) -> Literal["skip", "allow"]:
         return "skip" if self.stateful else "allow"
 
 

@@ -102,8 +102,8 @@ def _open(settings: Settings, plan: Plan, say: Say) -> Iterator[Bench]:
                     "has schedules in it, and a bench would fire them",
                     hint="name an empty store, or add --force",
                 )
-            with Hands(stage) as hands:
-                yield Bench(plan, stage, probe, hands, Population(plan.count, plan.own_triggers))
+            population = Population(plan.count, plan.own_triggers)
+            yield Bench(plan, stage, probe, Hands(stage.client), population)
             if not plan.keep:
                 probe.remove()
         finally:
