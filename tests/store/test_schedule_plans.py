@@ -203,7 +203,6 @@ def test_in_sqlite_nothing_walks_a_table_but_what_counts_or_prunes(tmp_path: Pat
         "forecast_triggers",
         "count_triggers",
         "list_calendars",
-        "find_due_triggers",  # through those that it has found
         "prune_ledger",
         "prune_gaps",
         "prune_versions",
