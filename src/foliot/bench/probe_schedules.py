@@ -132,8 +132,10 @@ class PostgresScheduleProbe:
 
     def late(self, seconds: float) -> int:
         query: LiteralString = """
-            SELECT (SELECT count(*) FROM (SELECT FROM foliot.triggers
-                    WHERE next_fire_at < now() - make_interval(secs => %s) LIMIT %s) t)
+            SELECT (SELECT count(*) FROM foliot.leases l CROSS JOIN LATERAL (
+                        SELECT t.id FROM foliot.triggers t
+                        WHERE t.partition = l.partition AND t.next_fire_at < now() - make_interval(secs => %s)
+                        ORDER BY t.next_fire_at LIMIT %s) t)
                  + (SELECT count(*) FROM (SELECT FROM foliot.gaps WHERE NOT done LIMIT %s) g)"""
         return int(self._row(query, [seconds, _FEW, _FEW])[0])
 
