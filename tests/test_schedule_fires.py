@@ -103,6 +103,20 @@ async def test_what_has_only_just_come_is_not_yet_answered_and_later_is_missed(
     assert missed.note == "no scheduler has fired it yet"
 
 
+async def test_after_an_outage_one_warning_tells_of_all_late_triggers(
+    times: Times, caplog: pytest.LogCaptureFixture
+) -> None:
+    for minute in range(1, 13):
+        await times.make(f"n{minute}", f"{minute} * * * *")
+    times.world.clock.advance(2 * 60 * MINUTE)
+    await times.fire()
+    told = [record for record in caplog.records if "were missed" in record.getMessage()]
+    assert 1 <= len(told) <= times.store.partitions
+    late = [record.args for record in told if isinstance(record.args, tuple)]
+    assert sum(cast(int, one[0]) for one in late) == 12
+    assert sum(cast(int, one[1]) for one in late) == 24
+
+
 async def test_a_pause_answers_for_its_times(times: Times) -> None:
     await times.make()
     await times.pass_minutes(1)

@@ -104,6 +104,7 @@ class Fire(Loop):
             else:
                 moves.append(self._move(due))
         if jumps:
+            _warn(jumps, found)
             moved += await self._store.schedules.jump(partition, jumps, tzdata=tzdata)
         for batch in batches(moves):
             fired = await self._store.schedules.fire(partition, batch, tzdata=tzdata)
@@ -133,13 +134,6 @@ class Fire(Loop):
             last = last_until(timetable, now, since=due.nominal - 1) or due.nominal
             count = count_between(timetable, due.nominal - 1, last, limit=_MOST_COUNTED)
             following = timetable.next_after(now)
-            log.warning(
-                "trigger %r (%s) is %.0f s late: %d times were missed",
-                due.expression,
-                due.timezone,
-                due.now - due.nominal,
-                count,
-            )
             return Jump(due.id, due.nominal, last, count, "missed", following or FOREVER)
         if self._timetables.excludes(due, due.nominal):
             following = timetable.next_after(due.nominal)
@@ -149,6 +143,23 @@ class Fire(Loop):
     def _tell(self, partition: int, fired: Fired) -> int:
         tell(self._announce, partition, fired)
         return fired.moved
+
+
+def _warn(jumps: Sequence[Jump], found: Sequence[Due]) -> None:
+    """Once for all: after an outage there are many."""
+    missed = [jump for jump in jumps if jump.reason == "missed"]
+    if not missed:
+        return
+    first = min(missed, key=lambda jump: jump.nominal)
+    due = next(due for due in found if due.id == first.trigger)
+    log.warning(
+        "%d triggers are late and %d of their times were missed; the latest by %.0f s: %r (%s)",
+        len(missed),
+        sum(jump.count for jump in missed),
+        due.now - due.nominal,
+        due.expression,
+        due.timezone,
+    )
 
 
 def batches(moves: Iterable[Move]) -> list[list[Move]]:
