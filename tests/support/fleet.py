@@ -142,13 +142,14 @@ class Fleet:
         app: str = "acceptance.jobs:app",
         supervised: bool = False,
         url: str | None = None,
+        path: Path | None = None,
         **settings: str,
     ) -> WorkerProcess:
         """Does not wait until it is up: what follows waits for what the worker does."""
         command = ["worker", app, *flags]
         if not supervised:
             command.append("--child")
-        return self._launch(command, self.environment(url=url, path=None, **settings))
+        return self._launch(command, self.environment(url=url, path=path, **settings))
 
     def start_scheduler(
         self, *, url: str | None = None, path: Path | None = None, **settings: str
