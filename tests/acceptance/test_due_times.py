@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from datetime import datetime
 
+from acceptance.conftest import FleetMaker
 from support.fleet import Fleet, eventually
 
 
@@ -56,3 +58,26 @@ def test_a_job_far_ahead_stays_where_it_is(fleet: Fleet) -> None:
     assert time.monotonic() - began >= 0.3
     eventually(lambda: handle.status() == "scheduled")
     assert not fleet.events("start", job=handle.id)
+
+
+def test_what_is_due_starts_at_its_time_and_not_at_the_next_poll(make_fleet: FleetMaker) -> None:
+    """Between two polls, five seconds apart, a job becomes due, and so do the times of a schedule."""
+    fleet = make_fleet(worker_poll="5s")
+    fleet.start()
+    assert fleet.jobs.quick.submit(0).result(timeout=30) == 0
+    schedule = fleet.jobs.app.schedule("each", fleet.jobs.quick.prepare(1), "* * * * * *")
+    for _ in range(3):
+        handle = fleet.submit(fleet.jobs.quick.options(delay=1).submit(2))
+        assert handle.result(timeout=30) == 2
+    delays = [late(job.started_at, job.run_at) for job in fleet.ended()]
+    fires = [late(one.started_at, one.nominal) for one in schedule.fires() if one.started_at]
+    assert len(fires) >= 2
+    for some in (delays, fires):
+        assert min(some) >= 0
+        assert min(some) < 0.1, "none was on time"
+        assert max(some) < 2, "one has waited for a poll"
+
+
+def late(started_at: datetime | None, due: datetime) -> float:
+    assert started_at is not None
+    return (started_at - due).total_seconds()

@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from acceptance.conftest import FleetMaker
 from foliot.client.schedule_handle import ScheduleHandle
@@ -52,7 +53,7 @@ def test_edits_pauses_and_deletions_racing_with_fires(make_fleet: FleetMaker) ->
         assert app.get_schedule(handle.name).fires() is not None
 
 
-def make(fleet: Fleet, name: str, overlap: str = "allow") -> ScheduleHandle:
+def make(fleet: Fleet, name: str, overlap: Any = "allow") -> ScheduleHandle:
     job = fleet.jobs.quick.prepare(0)
     return fleet.jobs.app.schedule(name, job, EXPRESSIONS[0], overlap=overlap)
 

@@ -10,7 +10,7 @@ from acceptance.conftest import FleetMaker
 from acceptance.test_schedules_many import make_schedules
 from foliot.testing.postgres import TemporaryPostgres
 from support.calendar_checker import CalendarChecker
-from support.fire_gate import FireGate
+from support.fire_gate import FireGate, named
 from support.fleet import Fleet, WorkerProcess, eventually
 from support.proxy import CuttingProxy
 
@@ -27,9 +27,7 @@ class Replicas:
         fleet.start("--no-scheduler")
 
     def start(self, name: str, url: str | None = None) -> None:
-        place = url or self.fleet.url
-        named = f"{place}{'&' if '?' in place else '?'}application_name={name}"
-        self.processes[name] = self.fleet.start_scheduler(url=named)
+        self.processes[name] = self.fleet.start_scheduler(url=named(url or self.fleet.url, name))
 
     def wait_for_fires(self, more: int = 10) -> None:
         aim = self._fires() + more

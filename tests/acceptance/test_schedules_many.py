@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from acceptance.conftest import FleetMaker
 from support.calendar_checker import CalendarChecker
 from support.fleet import Fleet
@@ -37,5 +39,21 @@ def test_schedulers_started_at_the_same_instant_answer_every_time_once(
     fleet.start("--no-scheduler")
     fleet.wait_for("start", count=40)
     time.sleep(2)
-    answers = CalendarChecker(fleet).check(names)
+    checker = CalendarChecker(fleet)
+    until = checker.settle()
+    answers = checker.check(names, until=until)
     assert all(len(one) >= 1 for one in answers.values())
+    # The checker itself sees a job that is lost, one of a wrong time, and one that is early.
+    lost, wrong, early = (
+        next(run for run in checker.runs()[name] if run.started_at) for name in names[:3]
+    )
+    checker.tables.ask(f"DELETE FROM @history WHERE id = '{lost.id}'")
+    checker.tables.ask(
+        f"UPDATE @history SET extras = replace(extras, '{wrong.nominal}', '1') WHERE id = '{wrong.id}'"
+    )
+    changed = checker.tables.earlier("created_at", 60)
+    checker.tables.ask(f"UPDATE @history SET created_at = {changed} WHERE id = '{early.id}'")
+    for name in names[:3]:
+        with pytest.raises(AssertionError):
+            checker.check([name], until=until)
+    checker.check(names[3:], until=until)

@@ -1,43 +1,69 @@
-"""A gate in the database that holds up whoever fires, in the middle of the transaction, while it is shut."""
+"""What a database does in the middle of a transaction that fires: hold it up, or write down who it is.
+
+Processes are known by the application_name of their connections.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import LiteralString, Self
 
 import psycopg
 
 from support.fleet import eventually
 
-SETUP: tuple[LiteralString, ...] = (
-    """
-    CREATE OR REPLACE FUNCTION public.wait_at_gate() RETURNS trigger LANGUAGE plpgsql AS $$
-    BEGIN
-        PERFORM pg_advisory_xact_lock_shared(42);
-        RETURN NEW;
-    END $$
-    """,
-    """
-    CREATE TRIGGER wait_at_gate BEFORE INSERT ON foliot.jobs FOR EACH ROW
-    WHEN (NEW.extras LIKE '%"nominal"%') EXECUTE FUNCTION public.wait_at_gate()
-    """,
-)
+WAIT: LiteralString = "PERFORM pg_advisory_xact_lock_shared(42);"
+NOTE: LiteralString = "INSERT INTO public.fired VALUES (current_setting('application_name'));"
 
 
-class FireGate:
-    """Open at first. Processes are known by the application_name of their connections."""
+class OnFire:
+    """PL/pgSQL that is run for each job that a schedule becomes, before it is inserted."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, body: LiteralString) -> None:
         self._connection = psycopg.connect(url, autocommit=True)
+        self._body = body
 
     def __enter__(self) -> Self:
-        for statement in SETUP:
-            self._connection.execute(statement)
+        execute = self._connection.execute
+        execute("CREATE TABLE IF NOT EXISTS public.fired (name text)")
+        execute("CREATE SEQUENCE IF NOT EXISTS public.fires")
+        execute("ALTER SEQUENCE public.fires RESTART")
+        execute(
+            "CREATE OR REPLACE FUNCTION public.on_fire() RETURNS trigger LANGUAGE plpgsql AS $$"
+            " BEGIN " + self._body + " RETURN NEW; END $$"
+        )
+        execute(
+            "CREATE TRIGGER on_fire BEFORE INSERT ON foliot.jobs FOR EACH ROW"
+            """ WHEN (NEW.extras LIKE '%"nominal"%') EXECUTE FUNCTION public.on_fire()"""
+        )
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.open()
-        self._connection.execute("DROP TRIGGER wait_at_gate ON foliot.jobs")
+        self._connection.execute("DROP TRIGGER on_fire ON foliot.jobs")
+        self._connection.execute("DROP TABLE public.fired")
         self._connection.close()
+
+
+class FireNotes(OnFire):
+    """How many jobs each process has made."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url, NOTE)
+
+    def fired(self) -> Counter[str]:
+        notes = self._connection.execute("SELECT name, count(*) FROM public.fired GROUP BY name")
+        return Counter(dict(notes.fetchall()))
+
+
+class FireGate(OnFire):
+    """Whoever comes to it waits while it is shut. It is open at first."""
+
+    def __init__(self, url: str, body: LiteralString = WAIT) -> None:
+        super().__init__(url, body)
+
+    def __exit__(self, *_: object) -> None:
+        self.open()
+        super().__exit__()
 
     def shut(self) -> None:
         self._connection.execute("SELECT pg_advisory_lock(42)")
@@ -67,3 +93,7 @@ class FireGate:
             " WHERE a.datname = current_database() AND NOT l.granted AND " + lock
         ).fetchall()
         return found[0][0] if found else ""
+
+
+def named(url: str, name: str) -> str:
+    return f"{url}{'&' if '?' in url else '?'}application_name={name}"
