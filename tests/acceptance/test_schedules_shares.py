@@ -18,7 +18,7 @@ from support.fleet import Fleet, WorkerProcess, eventually
 
 TERM = 1.5
 HERD = 20_000
-# A herd takes its time, and is held up in its third chunk.
+# A herd takes its time, and is held up in its middle.
 SLOW_HERD: LiteralString = """
     IF NEW.priority = 3 THEN
         CASE nextval('public.fires')
