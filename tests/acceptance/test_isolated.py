@@ -126,7 +126,7 @@ def test_a_worker_whose_threads_are_stuck_says_so(fleet: Fleet) -> None:
     fleet.start("--threads", "4")
     fleet.submit(fleet.jobs.hang.submit(str(gate := fleet.gate("open"))))
     sick = eventually(lambda: [s for s in live(fleet) if s.note is not None])
-    assert sick[0].note == "1 threads are stuck in jobs whose attempts have ended"
+    assert sick[0].note == "threads stuck in jobs whose attempts have ended: 1"
     gate.touch()
     eventually(lambda: live(fleet)[0].health == "well")
 

@@ -118,9 +118,9 @@ class Worker:
         moves = attempts.started + attempts.finished
         moved, self._moves = moves != self._moves, moves
         stuck, behind = attempts.stuck_threads, len(attempts.behind)
-        note = f"{stuck} threads are stuck in jobs whose attempts have ended" if stuck else None
+        note = f"threads stuck in jobs whose attempts have ended: {stuck}" if stuck else None
         if behind > stuck:
-            note = f"{behind} jobs do not end although their attempts have"
+            note = f"jobs that do not end although their attempts have: {behind}"
         room = max(0, self._slots.room(0))
         return Load(room=room, waiting=self._slots.waiting, moved=moved, note=note)
 
