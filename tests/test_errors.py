@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from datetime import UTC, datetime
 
 import pytest
 
@@ -103,6 +104,11 @@ def test_what_is_no_secret_stays() -> None:
 )
 def test_a_long_value_is_shortened(value: object) -> None:
     assert len(shown(value)) < 200
+
+
+def test_a_moment_is_shown_as_people_write_it() -> None:
+    error = InvalidValue("to", datetime(2027, 1, 31, 9, tzinfo=UTC), "is before start")
+    assert str(error) == "to: 2027-01-31 09:00:00+00:00 is before start"
 
 
 def test_a_value_that_cannot_be_shown_does_no_harm() -> None:

@@ -35,7 +35,7 @@ from foliot.filter_value import (
     Text,
 )
 from foliot.ids import Ids, JobId, SessionId
-from foliot.model.job import Job, JobState
+from foliot.model.job import Extras, Job, JobState
 from foliot.store.migrate import load_migrations
 from foliot.testing.clock import ManualClock
 from support.stores import Databases
@@ -254,6 +254,8 @@ def test_the_longest_texts_are_read_or_refused_in_five_milliseconds(text: str) -
         ("key:*", {"key": ""}),
         ("-started>2026-01-01 -finished:* -tag:*", {}),
         ("tag:a tag:b* -tag:c", {"tags": ("a", "bc")}),
+        ("-schedule:* -schedule:a", {}),
+        ("schedule:night* schedule:*", {"extras": Extras(schedule="nightly")}),
         ("payload.customer:42", {"payload": b'{"customer": 42.0}'}),
         ('-payload.customer:"42"', {"payload": b'{"customer": 42}'}),
         ("payload.customer:4*", {"payload": b'{"customer": "42"}'}),
@@ -316,6 +318,7 @@ def test_a_filter_says_which_states_it_can_match(text: str, states: str | None) 
         ("kind:a -queue:*", "jobs", "false"),
         ("reason:x", "jobs", "j.hold = :f0"),
         ("reason:x", "dead", "j.reason = :f0"),
+        ("schedule:x", "dead", "json_extract(j.extras, '$.schedule') = :f0"),
         ("-key:x", "dead", "(j.key = :f0) IS NOT TRUE"),
         ("started:*", "jobs", "j.claimed_at IS NOT NULL"),
         ("started:*", "history", "j.started_at IS NOT NULL"),
@@ -455,6 +458,7 @@ def jobs(draw: st.DrawFn) -> Job:
         key=draw(optional),
         reason=draw(optional),
         tags=tuple(draw(st.lists(words, max_size=2))),
+        extras=Extras(schedule=draw(optional)),
         session=draw(st.one_of(st.none(), st.sampled_from(IDS).map(SessionId))),
         priority=draw(st.integers(0, 3)),
         attempt=draw(st.integers(0, 3)),
@@ -525,6 +529,8 @@ def columns(position: int, job: Job) -> tuple[Table, dict[str, Any]]:
     # A partition of its own: the same key may then be drawn twice.
     row |= {"partition": position, "fence": 0, "generation": 0, "payload": job.payload}
     row |= {"created_at": job.created_at, "run_at": job.run_at, "tags": list(job.tags)}
+    if job.extras != Extras():
+        row["extras"] = msgspec.json.encode(job.extras).decode()
     if table == "jobs":
         row |= {"claimed_at": job.started_at, "hold": job.reason, "rank": 0, "band": 0}
     else:

@@ -35,6 +35,7 @@ import difflib
 import re
 import reprlib
 from collections.abc import Iterable
+from datetime import datetime
 
 LONGEST_WAIT = 3653 * 86_400.0  # ten years: whatever is put off longer is a mistake
 
@@ -345,6 +346,8 @@ def redact(text: str) -> str:
 
 def shown(value: object) -> str:
     """A value as an error may show it: short, and without passwords."""
+    if isinstance(value, datetime):
+        return str(value)
     if isinstance(value, str):
         value = redact(value[: _LONGEST_SHOWN * 10])
     try:

@@ -173,12 +173,15 @@ class _Writer(ABC):
         elif term.field == "payload":
             alternatives = self.payload(term)
         else:
-            column = f"j.{self._columns.get(term.field, term.field)}"
+            column = self._column(term.field)
             alternatives = [
                 self.compare(column, term.field, term.operator, value) for value in term.values
             ]
         either = alternatives[0] if len(alternatives) == 1 else f"({' OR '.join(alternatives)})"
         return f"({either}) IS NOT TRUE" if term.negated else either
+
+    def _column(self, field: str) -> str:
+        return self.schedule() if field == "schedule" else f"j.{self._columns.get(field, field)}"
 
     def _in_states(self, term: Term) -> str:
         states = term.states() & self._states
@@ -236,6 +239,9 @@ class _Writer(ABC):
     def tag(self, text: Text) -> str: ...
 
     @abstractmethod
+    def schedule(self) -> str: ...
+
+    @abstractmethod
     def payload(self, term: Term) -> list[str]: ...
 
 
@@ -260,6 +266,9 @@ class _Postgres(_Writer):
             return "cardinality(j.tags) > 0"
         like = self.like("t.tag", text)
         return f"EXISTS (SELECT 1 FROM unnest(j.tags) AS t (tag) WHERE {like})"  # noqa: S608 - no value
+
+    def schedule(self) -> str:
+        return "(j.extras::jsonb ->> 'schedule')"
 
     def payload(self, term: Term) -> list[str]:
         # jsonb cannot hold the character zero, and one such job must not fail every search.
@@ -312,6 +321,9 @@ class _Sqlite(_Writer):
     def tag(self, text: Text) -> str:
         where = "true" if text == ANY else self.text("t.value", text)
         return f"EXISTS (SELECT 1 FROM json_each(j.tags) AS t WHERE {where})"  # noqa: S608 - no value
+
+    def schedule(self) -> str:
+        return "json_extract(j.extras, '$.schedule')"
 
     def payload(self, term: Term) -> list[str]:
         path = self.put(_to_path(term.path), "text")

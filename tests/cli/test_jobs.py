@@ -8,6 +8,7 @@ import pty
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -67,6 +68,25 @@ async def test_jobs_are_listed_by_a_filter(world: World, run: Run) -> None:
     assert [(job["id"], job["payload"]) for job in json.loads(out)["jobs"]] == [(dead, {})]
     assert run("jobs", "list", "kind:nothing")[1] == "none\n"
     assert run("dead", "list", "kind:nothing", "--json")[1] == '{"jobs":[],"next":null}\n'
+
+
+async def test_a_run_of_a_schedule_says_so(world: World, run: Run) -> None:
+    at = int(datetime(2027, 1, 31, 9, tzinfo=UTC).timestamp())
+    extras = Extras(schedule="nightly", nominal=at, ignore_result=True)
+    id = await world.submit(more=More(extras=extras))
+    by_hand = await world.submit(more=More(extras=Extras(schedule="other")))
+    await world.submit()
+    _, out, _ = run("jobs", "list", "schedule:night*")
+    [line] = out.splitlines()[1:]
+    assert line.startswith(id) and line.endswith("run of nightly")
+    _, out, _ = run("jobs", "show", id)
+    assert "schedule:       nightly\nnominal_at:     2027-01-31 09:00:00Z\n" in out
+    assert 'extras:         {"ignore_result":true}\n' in out
+    _, out, _ = run("jobs", "show", by_hand)
+    assert "schedule:       other\nnominal_at:     none: it was run by hand\n" in out
+    assert "extras:" not in out
+    [told] = json.loads(run("jobs", "list", "schedule:nightly", "--json")[1])["jobs"]
+    assert (told["schedule"], told["nominal_at"]) == ("nightly", "2027-01-31T09:00:00Z")
 
 
 async def test_pages_say_how_to_go_on(world: World, run: Run) -> None:

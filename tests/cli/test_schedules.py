@@ -236,6 +236,8 @@ def test_a_preview_needs_no_store(shell: Shell) -> None:
     ]
     told = shell(*typed, "--dst-gap", "skip", "--json", url=False).json
     assert (told["english"], len(told["fires"])) == ("every day at 02:30", 10)
+    over = shell("schedules", "preview", "2020-01-01T00:00:00Z", url=False).out
+    assert over.splitlines()[2:] == ["", "it does not fire any more"]
     wrong = shell("schedules", "preview", "every blue moon", url=False)
     assert (wrong.code, "at character 7" in wrong.err) == (2, True)
 
@@ -311,6 +313,30 @@ def test_the_forecast_draws_hours_and_names_herds(shell: Shell) -> None:
     assert (len(told["minutes"]), told["total"], told["exact"]) == (24 * 60, 96, True)
     assert told["herds"][0]["count"] == 3
     assert told["herds"][0]["at"].endswith(":00:00Z")
+
+
+def test_the_forecast_fits_a_narrow_terminal(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    create(shell, "tidy", "* * * * * *", "--overlap", "allow")
+    lines = shell("schedules", "forecast", "--hours", "3").out.splitlines()
+    assert max(map(len, lines)) <= 80
+    monkeypatch.setenv("COLUMNS", "200")
+    wide = shell("schedules", "forecast", "--hours", "3").out
+    assert "█" * 40 in wide and "█" * 41 not in wide
+
+
+def test_runs_are_shown_where_they_are_counted(shell: Shell) -> None:
+    create(shell, "tidy", "@daily")
+    create(shell, "thrice", "@daily", "--max-runs", "3")
+    assert "runs:" not in shell("schedules", "show", "tidy").out
+    assert shell("schedules", "show", "tidy", "--json").json["runs"] is None
+    assert "runs:           0\n" in shell("schedules", "show", "thrice").out
+    assert shell("schedules", "show", "thrice", "--json").json["runs"] == 0
+
+
+def test_what_a_schedule_says_twice_is_shown_once(shell: Shell) -> None:
+    create(shell, "tidy", "@daily", "--carry-result")
+    assert "extras:" not in shell("schedules", "show", "tidy").out
 
 
 def test_an_empty_forecast_is_one(shell: Shell) -> None:

@@ -66,7 +66,7 @@ async def test_options_of_a_job_are_found(world: World) -> None:
         kind="send_mail",
         payload=b'{"customer": 42}',
         key="order-42",
-        more=More(tags=("vip", "eu"), extras=Extras(version=2)),
+        more=More(tags=("vip", "eu"), extras=Extras(version=2, schedule="nightly")),
     )
     await world.submit(kind="send_sms", payload=b'{"customer": 43}', more=More(tags=("eu",)))
     for filter in (
@@ -77,6 +77,8 @@ async def test_options_of_a_job_are_found(world: World) -> None:
         "payload.customer<43",
         "key:order-42",
         "key:*",
+        "schedule:nightly",
+        "schedule:night* -schedule:other",
         "created>-1m tag:vip state:ready",
     ):
         assert await find(world, filter) == [vip], filter

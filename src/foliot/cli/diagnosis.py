@@ -108,9 +108,10 @@ def _overdue(facts: Facts) -> Iterator[Finding]:
 
 def _late(facts: Facts) -> Iterator[Finding]:
     if facts.late:
-        count = f"{len(facts.late)}{' or more' if len(facts.late) >= MOST_LATE else ''}"
-        first = facts.late[0]
-        value = f"{count} triggers have not fired, {first.expression!r} for {ago(first.seconds)}"
+        first, count = facts.late[0], len(facts.late)
+        more = " or more" if count >= MOST_LATE else ""
+        said = "1 trigger has" if count == 1 else f"{count}{more} triggers have"
+        value = f"{said} not fired, {first.expression!r} for {ago(first.seconds)}"
         advice = "a worker or scheduler must run; missed times follow each schedule's misfire rule"
         yield Finding("bad", "schedules overdue", value, advice)
 

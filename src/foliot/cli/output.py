@@ -13,8 +13,11 @@ def print_json(value: object) -> None:
     print(msgspec.json.encode(value).decode())
 
 
-def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """A table that folds long cells on a terminal; elsewhere one line a row, whatever its width."""
+def print_table(
+    headers: Sequence[str], rows: Iterable[Sequence[str]], *, whole: Sequence[str] = ()
+) -> None:
+    """A table that folds long cells on a terminal, but for the `whole` columns; elsewhere one line a row, whatever its
+    width."""
     cells = [[printable(cell) for cell in row] for row in rows]
     if not sys.stdout.isatty():
         _print_plain([list(headers), *cells])
@@ -25,7 +28,7 @@ def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for header in headers:
-        table.add_column(header, overflow="fold")
+        table.add_column(header, overflow="fold", no_wrap=header in whole)
     for row in cells:
         table.add_row(*row)
     Console(markup=False, highlight=False, emoji=False).print(table)

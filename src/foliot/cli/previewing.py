@@ -69,8 +69,9 @@ def preview(
     for warning in found.warnings:
         print(f"mind: {printable(warning)}")
     print()
-    print_table(("utc", "local", "note"), _rows(found))
-    if not found.fires:
+    if found.fires:
+        print_table(("utc", "local", "note"), _rows(found), whole=("utc", "local"))
+    else:
         print("it does not fire any more")
 
 

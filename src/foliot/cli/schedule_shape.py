@@ -11,6 +11,7 @@ import msgspec
 from foliot.cli.output import print_table, printable
 from foliot.cli.previewing import show_local
 from foliot.cli.shape import print_document, show_time
+from foliot.model.job import Extras
 from foliot.model.schedule import Rules, Schedule, ScheduleState
 from foliot.units import show_duration
 
@@ -34,6 +35,7 @@ def schedule_to_json(schedule: Schedule) -> dict[str, Any]:
     shape["payload"] = msgspec.Raw(schedule.payload)
     shape["more"] = None if schedule.more is None else msgspec.Raw(schedule.more.encode())
     shape["extras"] = msgspec.Raw(schedule.extras.encode())
+    shape["runs"] = _runs(schedule)
     shape["english"] = english_of(schedule.rules)
     for name in ("next_at", "fired_at"):
         shape[name] = _moment(shape[name])
@@ -92,7 +94,8 @@ def print_schedule(schedule: Schedule, fires: Sequence[Fire], audit: Sequence[En
 
 def _fields(schedule: Schedule) -> Iterator[tuple[str, str]]:
     rules = schedule.rules
-    for name, value in msgspec.structs.asdict(schedule).items():
+    shape = {**msgspec.structs.asdict(schedule), "runs": _runs(schedule)}
+    for name, value in shape.items():
         if name not in _NOT_LISTED and value not in (None, ()):
             yield name, _shown(value)
     yield "when", when_of(rules)
@@ -102,9 +105,21 @@ def _fields(schedule: Schedule) -> Iterator[tuple[str, str]]:
         (name, _shown(_moment(value) if name in _MOMENTS else value))
         for name, value in said.items()
     )
-    for name, text in (("more", schedule.more), ("extras", schedule.extras)):
+    for name, text in (("more", schedule.more), ("extras", _extras(schedule))):
         if text not in (None, "{}"):
             yield name, str(text)
+
+
+def _runs(schedule: Schedule) -> int | None:
+    """They are counted where their number has a limit."""
+    return None if schedule.rules.max_runs is None else schedule.runs
+
+
+def _extras(schedule: Schedule) -> str:
+    """Those that no rule says, nor the name."""
+    extras = msgspec.json.decode(schedule.extras, type=Extras)
+    rest = msgspec.structs.replace(extras, schedule=None, carry=False)
+    return msgspec.json.encode(rest).decode()
 
 
 def _rule_names(rules: Rules) -> list[str]:

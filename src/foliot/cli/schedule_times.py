@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from foliot.schedule_forecast import Forecast
     from foliot.store.port import Store
 
-_WIDTH: Final = 40
+_WIDEST: Final = 40
+_BESIDE: Final = 56  # columns for what stands before and after a bar
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
 
 
@@ -128,14 +129,15 @@ def _draw(found: Forecast) -> None:
     lines = _hours(found.minutes, found.start)
     most = max((sum(minutes) for _, minutes in lines), default=0)
     console = Console(highlight=False, soft_wrap=True)
+    width = max(8, min(_WIDEST, console.width - _BESIDE))
     for at, minutes in lines:
         total, peak = sum(minutes), max(minutes)
         about = ""
         if peak:
             when = _moment(at + 60 * minutes.index(peak))
             about = f"{total:>12,}  busiest minute {when:%H:%M}: {peak:,}"
-        bar = _bar(total / most if most else 0.0)
-        console.print(Text.assemble(f"{_moment(at):%a %H:%M} ", (bar.ljust(_WIDTH), "cyan"), about))
+        bar = _bar(total / most if most else 0.0, width)
+        console.print(Text.assemble(f"{_moment(at):%a %H:%M} ", (bar.ljust(width), "cyan"), about))
     print(f"{found.total:,} fires in {len(found.minutes) / 60:g} hours; times are UTC")
     for second, count in found.herds:
         print(f"herd: {_second(_moment(second))}  {count:,} schedules in one second")
@@ -152,8 +154,8 @@ def _hours(minutes: list[int], start: int) -> list[tuple[int, list[int]]]:
     return lines
 
 
-def _bar(share: float) -> str:
-    eighths = round(share * _WIDTH * 8)
+def _bar(share: float, width: int) -> str:
+    eighths = round(share * width * 8)
     if share and not eighths:
         eighths = 1  # little is not nothing
     return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()

@@ -27,7 +27,7 @@ def job_to_json(job: Job, *, payloads: bool = True) -> dict[str, Any]:
     shape["result"] = None if job.result is None else msgspec.Raw(job.result)
     if not payloads:
         del shape["payload"], shape["result"]
-    return shape
+    return {**shape, "schedule": job.schedule, "nominal_at": job.nominal_at}
 
 
 def print_jobs(jobs: Sequence[Job]) -> None:
@@ -55,7 +55,7 @@ def about(job: Job) -> str:
     if job.state == "running":
         asked = ", asked to end" if job.cancel_requested else ""
         return f"since {show_time(job.started_at)}{asked}"
-    return job.reason or ""
+    return job.reason or ("" if job.schedule is None else f"run of {job.schedule}")
 
 
 def print_job(job: Job, attempts: Sequence[Attempt], audit: Sequence[Entry]) -> None:
@@ -100,7 +100,7 @@ def print_line(line: LogLine, *, json: bool) -> None:
 
 def _fields(job: Job) -> Iterator[tuple[str, str]]:
     """Those that the job has, in the order of the struct."""
-    shape = msgspec.structs.asdict(job)
+    shape = msgspec.structs.asdict(job) | _of_schedule(job)
     for name in ("payload", "result"):
         del shape[name]
     for name, value in shape.items():
@@ -117,6 +117,16 @@ def _fields(job: Job) -> Iterator[tuple[str, str]]:
                     yield name, text
             case _:
                 yield name, str(value)
+
+
+def _of_schedule(job: Job) -> dict[str, Any]:
+    if job.schedule is None:
+        return {}
+    return {
+        "schedule": job.schedule,
+        "nominal_at": job.nominal_at or "none: it was run by hand",
+        "extras": msgspec.structs.replace(job.extras, schedule=None, nominal=None),
+    }
 
 
 def show_time(time: datetime | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import IntEnum, StrEnum
 from typing import Literal
 
@@ -238,3 +238,14 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     extras: Extras = Extras()
     progress: Progress | None = None
     note: str | None = None  # what to know about the reason
+
+    @property
+    def schedule(self) -> str | None:
+        """The name of the schedule that it is a run of."""
+        return self.extras.schedule
+
+    @property
+    def nominal_at(self) -> datetime | None:
+        """The time that the schedule named for it; None if it was run by hand."""
+        at = self.extras.nominal
+        return None if at is None else datetime.fromtimestamp(at, UTC)
