@@ -31,6 +31,7 @@ class Times:
     def __init__(self, world: World) -> None:
         self.world = world
         self.store = world.store
+        self.steps = 0
         partitions = AllPartitions(
             world.store, SessionId("s"), clock=world.clock, ids=world.ids, term=5
         )
@@ -51,9 +52,10 @@ class Times:
         await self._fire.tick()
 
     async def catch_up(self) -> None:
-        for _ in range(20):
-            self._catch_up.see(await self.store.jobs.peek())
+        while (peek := await self.store.jobs.peek()).missed:
+            self._catch_up.see(peek)
             await self._catch_up.tick()
+            self.steps += 1
 
     async def pass_minutes(self, count: int) -> None:
         """Each fired at its time."""
@@ -307,3 +309,16 @@ async def test_what_was_backfilled_and_has_run_is_not_caught_up_with(
     assert live == {}
     answers = await commands.fires(world.store, "late")
     assert len(answers) == 5 and all(answer.job is not None for answer in answers)
+
+
+async def test_many_triggers_are_caught_up_with_together(world: World, times: Times) -> None:
+    for number in range(30):
+        await times.make(f"n{number}", f"{number} * * * *")
+    world.clock.advance(3600 + 30)
+    await times.fire()
+    times.steps = 0
+    await times.catch_up()
+    assert times.steps <= 2 * world.store.partitions
+    for number in range(30):
+        assert [one.job is not None for one in await commands.fires(world.store, f"n{number}")]
+    assert (await world.store.jobs.peek()).missed == frozenset()

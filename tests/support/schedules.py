@@ -159,7 +159,8 @@ class Table:
         return found
 
     async def catch_up(self, step: CatchUp) -> Fired | None:
-        return await self.world.store.schedules.catch_up(self.partition, step)
+        fired = await self.world.store.schedules.catch_up(self.partition, [step])
+        return fired if fired.moved else None
 
     async def job(self, id: ScheduleId, minutes: float) -> Job | None:
         return await self.world.store.jobs.get(fire_id(id, self.at(minutes)))

@@ -205,6 +205,11 @@ class Gap(msgspec.Struct, frozen=True):
     nominal: int | None = None  # how far catching up has come: this time,
     cursor: ScheduleId | None = None  # and of it the schedules up to this one
 
+    @property
+    def position(self) -> tuple[int, int, int | None, ScheduleId | None]:
+        """Which gap it is, and how far catching up with it has come."""
+        return self.trigger, self.start, self.nominal, self.cursor
+
 
 class Answer(msgspec.Struct, frozen=True):
     """What became of one nominal time: a job, or a reason."""

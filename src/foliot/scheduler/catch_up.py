@@ -7,7 +7,7 @@ want only that. After every chunk the gap's place is stored, so that any process
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from foliot.clock import Clock
@@ -23,7 +23,8 @@ from foliot.when import between
 
 _SELDOM: Final = 60.0
 _PAUSE: Final = 0.01  # between two chunks: what is due goes first
-_GAPS: Final = 10  # that are looked at: the first may be one that this process cannot read
+_GAPS: Final = 500  # that are looked at
+_LAST_ONLY: Final = (Misfire.LATEST, 0)
 MOST: Final = 10_000  # times of one gap that are made up for, the last ones
 
 
@@ -55,18 +56,17 @@ class CatchingUp(Loop):
         for partition in sorted(self._missed & self._partitions.held):
             found = await self._store.schedules.gaps(partition, limit=_GAPS, chunk=CHUNK)
             known = [one for one in found if one.due is None or self._timetables.knows(one.due)]
-            for one in known[:1]:
-                await self._step(partition, one)
-            if not known:
+            if known:
+                await self._catch_up(partition, known)
+            else:
                 self._missed.discard(partition)
         return _PAUSE if self._missed & self._partitions.held else _SELDOM
 
-    async def _step(self, partition: int, found: OpenGap) -> None:
-        await self._timetables.refresh([] if found.due is None else [found.due])
-        step = self._plan(found)
-        fired = await self._store.schedules.catch_up(partition, step)
-        if fired is not None:
-            tell(self._announce, partition, fired)
+    async def _catch_up(self, partition: int, found: Sequence[OpenGap]) -> None:
+        await self._timetables.refresh([one.due for one in found if one.due is not None])
+        steps = together([self._plan(one) for one in found], [_size(one) for one in found])
+        fired = await self._store.schedules.catch_up(partition, steps)
+        tell(self._announce, partition, fired)
 
     def _plan(self, found: OpenGap) -> CatchUp:
         gap, due = found.gap, found.due
@@ -113,3 +113,20 @@ class CatchingUp(Loop):
             if not self._timetables.excludes(due, at)
         )
         return list(deque(times, MOST))
+
+
+def together(steps: Sequence[CatchUp], sizes: Sequence[int]) -> list[CatchUp]:
+    """The first, and with one that wants only the last time the others that do, of other triggers, a chunk full."""
+    first, room = steps[0], CHUNK - sizes[0]
+    made, triggers = [first], {first.gap.trigger}
+    for step, size in zip(steps[1:], sizes[1:], strict=True):
+        fits = size <= room and step.gap.trigger not in triggers
+        if fits and (step.policy, step.place) == (first.policy, first.place) == _LAST_ONLY:
+            made.append(step)
+            triggers.add(step.gap.trigger)
+            room -= size
+    return made
+
+
+def _size(found: OpenGap) -> int:
+    return 0 if found.due is None else found.due.count

@@ -117,6 +117,14 @@ class CatchUp(msgspec.Struct, frozen=True):
     after: ScheduleId | None = None
     ends: bool = False  # and its trigger too
 
+    @property
+    def move(self) -> Move:
+        """What is fired."""
+        assert self.nominal is not None
+        return Move(
+            self.gap.trigger, self.stateful, self.nominal, self.gap.cursor, self.upper, None
+        )
+
 
 class Group(msgspec.Struct, frozen=True):
     """Schedules that share their times, for the forecast."""
@@ -243,8 +251,9 @@ class Schedules(Protocol):
         """What is to be caught up with. Only reads."""
         ...
 
-    async def catch_up(self, partition: int, step: CatchUp) -> Fired | None:
-        """None: it was not where it was expected."""
+    async def catch_up(self, partition: int, steps: Sequence[CatchUp]) -> Fired:
+        """Steps of one policy and place, each of another trigger, in one transaction. Those whose gaps are not where
+        they are expected are left out; `moved` counts the others."""
         ...
 
     async def run_now(

@@ -110,35 +110,40 @@ class Firing:
         found = await self._connections.read(SQL["find_gaps"], values)
         return [rows.open_gap(row, tuple) for row in found]
 
-    async def catch_up(self, partition: int, step: CatchUp) -> Fired | None:
-        async def talk(ask: Ask) -> Fired | None:
-            gap = step.gap
-            values = self._values(
-                partition,
-                trigger=gap.trigger,
-                start=gap.start,
-                then=step.then,
-                after=step.after,
-                done=step.then is None,
-            )
-            locked = await ask(Step(SQL["lock_gap"], values))
-            if locked != [(gap.nominal, gap.cursor)]:
-                return None
+    async def catch_up(self, partition: int, steps: Sequence[CatchUp]) -> Fired:
+        async def talk(ask: Ask) -> Fired:
+            triggers = numbers(step.gap.trigger for step in steps)
+            values = self._values(partition, triggers=triggers)
+            locked = {tuple(row) for row in await ask(Step(SQL["lock_gaps"], values))}
+            mine = [step for step in steps if step.gap.position in locked]
             # Who pauses or changes a schedule locks its trigger; so does who fires.
-            await ask(Step(SQL["lock_triggers"], {**values, "triggers": numbers([gap.trigger])}))
+            await ask(Step(SQL["lock_triggers"], values))
+            moves = [step.move for step in mine if step.nominal is not None]
             fired = Fired()
-            if step.nominal is not None:
-                move = Move(gap.trigger, step.stateful, step.nominal, gap.cursor, step.upper, None)
-                fired = await self._fire(
-                    ask, partition, [move], policy=step.policy, place=step.place
-                )
-                await ask(Step(SQL["withdraw_runs"], self._values(partition, **_chunks([move]))))
-            await ask(Step(SQL["move_gap"], values))
-            if step.ends:
-                await ask(Step(SQL["end_triggers"], {**values, "triggers": numbers([gap.trigger])}))
-            return fired
+            if moves:
+                policy, place = mine[0].policy, mine[0].place
+                fired = await self._fire(ask, partition, moves, policy=policy, place=place)
+                withdrawn = self._values(partition, **_chunks(moves))
+                await ask(Step(SQL["withdraw_runs"], withdrawn))
+            await self._move_gaps(ask, partition, mine)
+            return Fired(fired.lanes, len(mine), fired.cancelled)
 
         return await self._connections.converse(talk)
+
+    async def _move_gaps(self, ask: Ask, partition: int, steps: Sequence[CatchUp]) -> None:
+        if not steps:
+            return
+        values = self._values(
+            partition,
+            triggers=numbers(step.gap.trigger for step in steps),
+            starts=numbers(step.gap.start for step in steps),
+            thens=optional_numbers(step.then for step in steps),
+            afters=texts(step.after for step in steps),
+        )
+        await ask(Step(SQL["move_gaps"], values))
+        if ended := [step.gap.trigger for step in steps if step.ends]:
+            values = self._values(partition, triggers=numbers(ended))
+            await ask(Step(SQL["end_triggers"], values))
 
     async def overdue(self, *, seconds: float) -> list[LateTrigger]:
         values: Values = {

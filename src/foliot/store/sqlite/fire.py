@@ -115,30 +115,26 @@ class Firing:
         found = await self._read("find_gaps", values)
         return [rows.open_gap(row, to_names) for row in found]
 
-    async def catch_up(self, partition: int, step: CatchUp) -> Fired | None:
-        gap = step.gap
-
-        def run(connection: Connection) -> Fired | None:
-            values = self._values(
-                partition,
-                trigger=gap.trigger,
-                start=gap.start,
-                then=step.then,
-                after=step.after,
-                done=step.then is None,
-            )
-            if execute(connection, SQL["lock_gap"], values) != [(gap.nominal, gap.cursor)]:
-                return None
+    async def catch_up(self, partition: int, steps: Sequence[CatchUp]) -> Fired:
+        def run(connection: Connection) -> Fired:
+            triggers = to_json([step.gap.trigger for step in steps])
+            values = self._values(partition, triggers=triggers)
+            found = {tuple(row) for row in execute(connection, SQL["lock_gaps"], values)}
+            mine = [step for step in steps if step.gap.position in found]
+            moves = [step.move for step in mine if step.nominal is not None]
             fired = Fired()
-            if step.nominal is not None:
-                move = Move(gap.trigger, step.stateful, step.nominal, gap.cursor, step.upper, None)
-                fired = _fire(connection, [move], values, policy=step.policy, place=step.place)
-                chunk = to_json([(move.trigger, move.nominal, move.cursor, move.upper)])
+            if moves:
+                policy, place = mine[0].policy, mine[0].place
+                fired = _fire(connection, moves, values, policy=policy, place=place)
+                chunk = to_json([(m.trigger, m.nominal, m.cursor, m.upper) for m in moves])
                 execute(connection, SQL["withdraw_runs"], {**values, "moves": chunk})
-            execute(connection, SQL["move_gap"], values)
-            if step.ends:
-                _name(connection, "end_triggers", [gap.trigger], values)
-            return fired
+            for step in mine:
+                place_of = {"trigger": step.gap.trigger, "start": step.gap.start}
+                then = {"then": step.then, "after": step.after}
+                execute(connection, SQL["move_gaps"], {**values, **place_of, **then})
+                if step.ends:
+                    _name(connection, "end_triggers", [step.gap.trigger], values)
+            return Fired(fired.lanes, len(mine), fired.cancelled)
 
         return await self._connections.transact(run)
 

@@ -38,10 +38,14 @@ WITH locked AS MATERIALIZED (
 SELECT l.id, extract(epoch FROM l.next_fire_at)::bigint, l.cursor::text
 FROM locked l WHERE l.next_fire_at <= coalesce(:now, statement_timestamp());
 
--- name: lock_gap
-SELECT extract(epoch FROM g.nominal)::bigint, g.cursor::text FROM foliot.gaps g
-WHERE g.partition = :partition AND g.trigger = :trigger AND g.from_at = to_timestamp(:start::bigint) AND NOT g.done
-FOR UPDATE;
+-- name: lock_gaps
+WITH locked AS MATERIALIZED (
+    SELECT g.trigger, g.from_at, g.nominal, g.cursor FROM foliot.gaps g
+    WHERE g.partition = :partition AND g.trigger = ANY (:triggers::bigint[]) AND NOT g.done
+    ORDER BY g.trigger, g.from_at FOR UPDATE
+)
+SELECT l.trigger, extract(epoch FROM l.from_at)::bigint, extract(epoch FROM l.nominal)::bigint, l.cursor::text
+FROM locked l;
 
 -- name: fire_schedules
 -- Jobs of the schedules of each trigger, after its cursor and up to `upper`, placed as submit_jobs places them. Their ids
@@ -191,10 +195,13 @@ CROSS JOIN LATERAL (
           ORDER BY s.id LIMIT :chunk + 1) l
 ) c;
 
--- name: move_gap
+-- name: move_gaps
 UPDATE foliot.gaps g
-SET nominal = to_timestamp(:then::bigint), cursor = :after::uuid, done = :done
-WHERE g.partition = :partition AND g.trigger = :trigger AND g.from_at = to_timestamp(:start::bigint);
+SET nominal = to_timestamp(f.then_at), cursor = f.after, done = f.then_at IS NULL
+FROM unnest(:triggers::bigint[], :starts::bigint[], :thens::bigint[], :afters::uuid[])
+    AS f (trigger, start, then_at, after)
+WHERE g.partition = :partition AND g.trigger = ANY (:triggers::bigint[])
+  AND g.trigger = f.trigger AND g.from_at = to_timestamp(f.start);
 
 -- name: find_overdue_triggers
 SELECT t.partition, t.expression, t.timezone, extract(epoch FROM coalesce(:now, now()) - t.next_fire_at)::float8, t.size

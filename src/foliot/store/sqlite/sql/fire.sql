@@ -28,9 +28,10 @@ SELECT t.id, t.next_fire_at / 1000000, t.cursor FROM foliot_triggers t
 WHERE t.partition = :partition AND t.id IN (SELECT value FROM json_each(:triggers)) AND t.next_fire_at <= :now
 ORDER BY t.id;
 
--- name: lock_gap
-SELECT g.nominal / 1000000, g.cursor FROM foliot_gaps g
-WHERE g.partition = :partition AND g.trigger = :trigger AND g.from_at = :start * 1000000 AND NOT g.done;
+-- name: lock_gaps
+-- Where they are; nobody else writes meanwhile.
+SELECT g.trigger, g.from_at / 1000000, g.nominal / 1000000, g.cursor FROM foliot_gaps g
+WHERE g.partition = :partition AND g.trigger IN (SELECT value FROM json_each(:triggers)) AND NOT g.done;
 
 -- name: fire_schedules
 -- Jobs of the schedules of each trigger, after its cursor and up to `upper`, placed as submit_jobs places them. Their ids
@@ -141,8 +142,9 @@ FROM (SELECT o.*, (SELECT count(*) FROM (SELECT 1 FROM foliot_schedules s
 LEFT JOIN foliot_triggers t ON t.partition = :partition AND t.id = g.trigger
 ORDER BY g.at, g.trigger;
 
--- name: move_gap
-UPDATE foliot_gaps SET nominal = :then * 1000000, cursor = :after, done = :done
+-- name: move_gaps
+-- One at a time.
+UPDATE foliot_gaps SET nominal = :then * 1000000, cursor = :after, done = :then IS NULL
 WHERE partition = :partition AND trigger = :trigger AND from_at = :start * 1000000;
 
 -- name: find_overdue_triggers
