@@ -322,3 +322,11 @@ async def test_many_triggers_are_caught_up_with_together(world: World, times: Ti
     for number in range(30):
         assert [one.job is not None for one in await commands.fires(world.store, f"n{number}")]
     assert (await world.store.jobs.peek()).missed == frozenset()
+
+
+@pytest.mark.parametrize("place", ["sqlite-1", "postgres-1"], indirect=True)
+async def test_a_time_whose_unique_key_a_live_job_has_is_answered(times: Times) -> None:
+    job = NewJob(JobId(""), "report", b"{}", lane_of("default", ()).number, key="one")
+    await commands.create(times.store, [Draft("n", job, "* * * * *", {"overlap": "allow"})])
+    await times.pass_minutes(3)
+    assert await times.reasons() == ["J", "key", "key"]

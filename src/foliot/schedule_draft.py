@@ -65,6 +65,8 @@ def check_draft(draft: Draft, *, now: float) -> NewSchedule:
     job, options = draft.job, draft.options
     _check_template(job)
     plan = plan_of(draft.expression, options, name=name, now=now)
+    if job.key is not None:
+        plan = _stored_plan(msgspec.structs.replace(plan.rules, keyed=True))
     id = schedule_id(job.namespace, name)
     trigger = _trigger(plan, id, ceil(now))
     rules, tags = plan.rules, options.get("tags")

@@ -23,7 +23,7 @@ _decode_extras: Final = msgspec.json.Decoder(Extras).decode
 _AS_THEY_ARE: Final = tuple(
     name
     for name in Rules.__struct_fields__
-    if name not in ("expression", "text", "start", "end", "overlap", "misfire")
+    if name not in ("expression", "text", "start", "end", "overlap", "misfire", "keyed")
 )
 
 

@@ -142,7 +142,7 @@ def _differences(before: Schedule, after: NewSchedule) -> str:
     pairs = [
         (name, getattr(before.rules, name), getattr(after.rules, name))
         for name in Rules.__struct_fields__
-        if name != "text"
+        if name not in ("text", "keyed")
     ]
     pairs += [(name, getattr(before, name), getattr(after, name)) for name in ("tags", "origin")]
     pairs += [

@@ -459,3 +459,30 @@ async def test_the_next_run_sees_the_result_of_the_last_that_succeeded(
             await world.end(session, job, End.BURY)
         else:
             await world.end(session, job, result=str(minute).encode())
+
+
+@pytest.mark.parametrize("overlap", [Overlap.CANCEL_OTHER, Overlap.TERMINATE_OTHER])
+async def test_what_becomes_no_job_takes_nobodys_place(
+    world: World, table: Table, overlap: Overlap
+) -> None:
+    id = await table.create(key="k", overlap=overlap)
+    await table.fire_at(1)
+    fired = await table.fire_at(2)
+    assert fired.cancelled == {}
+    assert (await world.get(fire_id(id, table.at(1)))).state in (JobState.READY, JobState.HELD)
+    assert await table.ledger(id) == [(2, 2, "key")]
+
+
+async def test_a_schedule_whose_limit_was_lowered_below_its_runs_ends(
+    world: World, table: Table
+) -> None:
+    new = table.new(max_runs=5)
+    await world.store.schedules.create(table.partition, [new])
+    for minute in (1, 2, 3):
+        await table.fire_at(minute)
+    less = msgspec.structs.replace(new, rules=msgspec.structs.replace(new.rules, max_runs=2))
+    assert await world.store.schedules.change(table.partition, less, version=1)
+    await table.fire_at(4)
+    assert await table.state(new.id) is ScheduleState.ENDED
+    await table.fire_at(5)
+    assert await table.ledger(new.id) == [(4, 4, "ended")]

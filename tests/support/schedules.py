@@ -18,7 +18,6 @@ from foliot.model.schedule import (
     Rules,
     Schedule,
     ScheduleState,
-    is_stateful,
 )
 from foliot.store.port import Store
 from foliot.store.scheduling import CatchUp, Due, Fired, Jump, Move, OpenGap
@@ -91,13 +90,14 @@ class Table:
         itself = {field: fields.pop(field) for field in SCHEDULE & set(fields)}
         words = fields.pop("words", "every minute")
         trigger = fields.pop("trigger", ...)
-        rules = Rules(**{"overlap": Overlap.ALLOW, "expression": words, "text": words, **fields})
+        said = {"overlap": Overlap.ALLOW, "expression": words, "text": words, **fields}
+        rules = Rules(**said, keyed=job.get("key") is not None)
         queue = str(job.get("queue", "default"))
         template = NewJob(
             JobId(""), **{"kind": "echo", "payload": b"{}", "lane": lane_of(queue).number, **job}
         )
         if trigger is ...:
-            trigger = self.trigger(stateful=is_stateful(rules, template), words=words)
+            trigger = self.trigger(stateful=rules.stateful, words=words)
         name = name or self.name(namespace=template.namespace)
         return NewSchedule(
             id=schedule_id(template.namespace, name),

@@ -75,16 +75,18 @@ class Rules(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=T
     max_runs: int | None = None
     pause_after: int | None = None
     carry_result: bool = False  # the next run sees the result of the last
+    keyed: bool = False  # its job has a unique key, which another may have
 
     @property
     def stateful(self) -> bool:
-        """Whether firing has to look at earlier runs."""
+        """Whether firing has to look at other jobs: at earlier runs, or at the one that has its unique key."""
         return (
             self.overlap is not Overlap.ALLOW
             or self.max_runs is not None
             or self.pause_after is not None
             or self.after_completion is not None
             or self.carry_result
+            or self.keyed
         )
 
 
@@ -120,11 +122,6 @@ class NewSchedule(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     @property
     def namespace(self) -> str:
         return self.template.namespace
-
-
-def is_stateful(rules: Rules, template: NewJob) -> bool:
-    """Whether firing has to look at other jobs: at earlier runs, or at the one that has its unique key."""
-    return rules.stateful or template.key is not None
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):

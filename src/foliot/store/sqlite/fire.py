@@ -228,12 +228,12 @@ def _fire_stateful(
     connection: Connection, asked: Values, placed: Counter[tuple[int, str]]
 ) -> list[str]:
     """Returns the runs that are to be asked to end."""
-    judge, find_others, insert, count, pause, *write = SQL["fire_stateful"]
+    judge, find_others, insert, count, pause, end, *write = SQL["fire_stateful"]
     judged = execute(connection, [judge], asked)
     runs = [row for row in judged if row[3] is None]
-    asked = {**asked, "others": to_json([row[0] for row in runs if row[4]])}
-    asked["runs"] = to_json([row[:2] for row in runs])
-    others = execute(connection, [find_others], asked)
+    replacing = to_json([row[0] for row in runs if row[4]])
+    others = execute(connection, [find_others], {**asked, "others": replacing})
+    asked = {**asked, "runs": to_json([row[:2] for row in runs])}
     fired = execute(connection, [insert], asked)
     placed.update((row[0], row[1]) for row in fired)
     made = {row[2] for row in fired}
@@ -242,11 +242,14 @@ def _fire_stateful(
     refused = [row[:4] for row in judged if row[3] is not None]
     if failing := [row[0] for row in refused if row[3] == Reason.PAUSED]:
         execute(connection, [pause], {**asked, "failing": to_json(failing)})
+    if over := [row[0] for row in refused if row[3] == Reason.ENDED]:
+        execute(connection, [end], {**asked, "over": to_json(over)})
     # It may follow and became no job: a live one has its unique key.
     refused += [(*row[:3], Reason.KEY.value) for row in runs if row[6] and row[0] not in made]
     for row in refused:
         execute(connection, write, {**asked, **dict(zip(_REFUSED, row, strict=True))})
-    return [row[0] for row in others]
+    # What became no job takes nobody's place.
+    return [row[0] for row in others if row[1] in made]
 
 
 def _move(connection: Connection, moves: Sequence[Move], values: Values) -> None:

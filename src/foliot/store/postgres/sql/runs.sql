@@ -91,6 +91,10 @@ WITH due AS MATERIALIZED (
     SET state = 'paused', trigger = NULL, paused_at = coalesce(:now, now()), paused_by = 'foliot',
         note = s.pause_after || ' failures in a row', updated_at = coalesce(:now, now())
     WHERE s.partition = :partition AND s.id = ANY (ARRAY(SELECT g.id FROM judged g WHERE g.reason = 'paused'))
+), over AS (
+    -- Its limit was lowered, or it was changed after its last run.
+    UPDATE foliot.schedules s SET state = 'ended', trigger = NULL, updated_at = coalesce(:now, now())
+    WHERE s.partition = :partition AND s.id = ANY (ARRAY(SELECT g.id FROM judged g WHERE g.reason = 'ended'))
 ), longer AS (
     UPDATE foliot.ledger l SET to_at = to_timestamp(g.nominal), count = l.count + 1
     FROM judged g JOIN foliot.triggers t ON t.partition = :partition AND t.id = g.trigger
@@ -114,7 +118,7 @@ SELECT f.lane, f.state, count(*)::integer, NULL::text FROM fired f GROUP BY f.la
 UNION ALL
 SELECT NULL, NULL, NULL, j.id::text
 FROM judged g JOIN foliot.jobs j ON j.partition = :partition AND j.schedule = g.id
-WHERE g.reason IS NULL AND g.overlap IN ('cancel_other', 'terminate_other');
+WHERE g.overlap IN ('cancel_other', 'terminate_other') AND g.id = ANY (ARRAY(SELECT f.schedule FROM fired f));
 
 -- name: find_last_end
 -- When the last run of a schedule ended, and whether one is live.

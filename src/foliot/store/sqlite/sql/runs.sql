@@ -34,7 +34,7 @@ FROM (SELECT s.id, json_extract(f.value, '$[1]') AS nominal, s.trigger, s.overla
         AND (s.active_until IS NULL OR s.active_until >= json_extract(f.value, '$[1]') * 1000000)
         AND (:policy IS NULL OR s.misfire = :policy AND (
             s.misfire_window IS NULL OR json_extract(f.value, '$[1]') >= :now / 1000000.0 - s.misfire_window))) d;
-SELECT j.id FROM json_each(:others) n
+SELECT j.id, j.schedule FROM json_each(:others) n
 CROSS JOIN foliot_jobs j ON j.partition = :partition AND j.schedule = n.value;
 INSERT INTO foliot_jobs (partition, id, lane, rank, band, priority, max_attempts, state, hold, namespace,
                          kind, queue, created_at, run_at, timeout, key, payload,
@@ -77,6 +77,8 @@ SET state = 'paused', trigger = NULL, paused_at = :now, paused_by = 'foliot',
     note = pause_after || ' failures in a row', updated_at = :now
 WHERE partition = :partition
   AND id IN (SELECT value FROM json_each(:failing));
+UPDATE foliot_schedules SET state = 'ended', trigger = NULL, updated_at = :now
+WHERE partition = :partition AND id IN (SELECT value FROM json_each(:over));
 UPDATE foliot_ledger SET to_at = :nominal * 1000000, count = count + 1
 WHERE partition = :partition AND schedule = :id AND reason = :reason AND :reason = 'overlap'
   AND to_at = (SELECT t.fired_at FROM foliot_triggers t
