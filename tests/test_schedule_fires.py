@@ -330,3 +330,14 @@ async def test_a_time_whose_unique_key_a_live_job_has_is_answered(times: Times) 
     await commands.create(times.store, [Draft("n", job, "* * * * *", {"overlap": "allow"})])
     await times.pass_minutes(3)
     assert await times.reasons() == ["J", "key", "key"]
+
+
+async def test_a_schedule_past_its_end_has_ended(world: World, times: Times) -> None:
+    end = world.clock.now() + timedelta(minutes=2)
+    await times.make("short", end=end)
+    assert (await commands.get(world.store, "short")).state == "active"
+    await times.pass_minutes(3)
+    found = await commands.get(world.store, "short")
+    assert (found.state, found.next_at) == ("ended", None)
+    assert [one.state for one in await commands.search(world.store, name="short")] == ["ended"]
+    assert len(await commands.fires(world.store, "short")) == 2

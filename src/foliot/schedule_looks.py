@@ -7,6 +7,8 @@ from datetime import datetime
 from math import ceil
 from typing import Final, cast
 
+import msgspec
+
 from foliot import when
 from foliot.checks import check_moment, check_whole
 from foliot.clock import Clock
@@ -29,7 +31,25 @@ async def get(store: Store, name: str, *, namespace: str = "default") -> Schedul
     found = await store.schedules.get([schedule_id(namespace, str(name))])
     if not found:
         raise await unknown(store, name, namespace)
-    return found[0]
+    return (await _as_of_now(store, found))[0]
+
+
+async def _as_of_now(store: Store, found: list[Schedule]) -> list[Schedule]:
+    """One whose end is behind, or before its next time, has ended, though its trigger goes on for others."""
+    if not any(one.rules.end is not None and one.state is ScheduleState.ACTIVE for one in found):
+        return found
+    now = (await store.schedules.now()).timestamp()
+    return [_as_of(one, now) for one in found]
+
+
+def _as_of(schedule: Schedule, now: float) -> Schedule:
+    end = schedule.rules.end
+    if end is None or schedule.state is not ScheduleState.ACTIVE:
+        return schedule
+    if end < now:
+        return msgspec.structs.replace(schedule, state=ScheduleState.ENDED, next_at=None)
+    over = schedule.next_at is not None and schedule.next_at > end
+    return msgspec.structs.replace(schedule, next_at=None) if over else schedule
 
 
 async def unknown(store: Store, name: str, namespace: str) -> UnknownSchedule:
@@ -51,7 +71,7 @@ async def search(
     """Those that all of this is true of, by name; `name` may have * for any characters."""
     check_whole("limit", limit, 1, _LONGEST_LIST, example="limit=100")
     wanted = wanted_of(tag=tag, kind=kind, state=state, name=name, namespace=namespace)
-    found = await store.schedules.search(wanted, limit=limit)
+    found = await _as_of_now(store, await store.schedules.search(wanted, limit=limit))
     return sorted(found, key=lambda one: (one.namespace, one.name))
 
 
