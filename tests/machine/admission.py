@@ -28,23 +28,33 @@ class Admission:
         self._live = live
         self._now = now
         self._tags: dict[tuple[int, int, str], int] = {}  # where the last turn of a fair key ends
+        self._looked: dict[int, tuple[int, str]] = {}  # the fair key that the last look ended with
         self._lanes: dict[tuple[int, int], tuple[int, int]] = {}  # where a lane is, and its end
 
     def look(self, partition: int, *, limit: int) -> list[Admitted]:
-        found = sorted(
-            (
-                row
-                for row in self._live.values()
-                if row.partition == partition and row.hold in ("admission", "turn")
-            ),
+        unseen = sorted(
+            (row for row in self._of(partition) if row.hold in ("admission", "turn")),
             key=lambda row: row.id,
-        )[:limit]
-        in_line = [row for row in found if row.in_line]
+        )
+        in_line = [row for row in unseen if row.in_line][:limit]
         admitted = self.admit_next(partition, [_order(row) for row in in_line])
         for row in in_line:
             if self._live[row.id].hold == "admission":
                 self._live[row.id] = replace(row, hold="order")
-        return admitted + self._give_turns(partition, [row for row in found if not row.in_line])
+        return admitted + self._give_turns(partition, self._next_turns(partition, limit))
+
+    def _next_turns(self, partition: int, limit: int) -> list[Live]:
+        """As many of each fair key that is next."""
+        waiting: dict[tuple[int, str], list[Live]] = {}
+        for row in sorted(self._of(partition), key=lambda row: row.id):
+            if row.hold in ("admission", "turn") and not row.in_line:
+                waiting.setdefault((row.lane, row.fair_key or ""), []).append(row)
+        after = self._looked.pop(partition, None)
+        named = [key for key in sorted(waiting) if after is None or key > after]
+        named = (named or sorted(waiting))[:limit]
+        if len(named) >= limit:
+            self._looked[partition] = named[-1]
+        return [row for key in named for row in waiting[key][: max(1, limit // len(named))]]
 
     def walk(self, partition: int, *, limit: int) -> Walk:
         waiting = {_order(row) for row in self._of(partition) if row.in_line}

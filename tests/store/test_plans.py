@@ -41,6 +41,7 @@ RIDES = {
     "find_lost_sessions": {"jobs_running", "jobs_deadline"},
     "reap_jobs": {"jobs_running", "jobs_deadline", "jobs_pkey", "attempts_pkey"},
     "find_held_jobs": {"jobs_admission"},
+    "find_turns": {"jobs_turns"},
     "find_idle_orders": {"jobs_order", "jobs_active"},
     "admit_orders": {"jobs_order", "jobs_active", "jobs_pkey"},
     "order_jobs": {"jobs_pkey"},
@@ -48,7 +49,14 @@ RIDES = {
     "expire_jobs": {"jobs_expires", "jobs_pkey"},
     "hold_kinds": {"jobs_ready", "jobs_pkey"},
     "admit_payloads": {"jobs_held", "jobs_pkey"},
-    "peek_jobs": {"jobs_ready", "jobs_scheduled", "jobs_admission", "jobs_order", "jobs_expires"},
+    "peek_jobs": {
+        "jobs_ready",
+        "jobs_scheduled",
+        "jobs_admission",
+        "jobs_turns",
+        "jobs_order",
+        "jobs_expires",
+    },
     "list_running_jobs": {"jobs_running"},
     "find_settled_jobs": {"history_id", "attempts_pkey"},
     "lock_dead_jobs": {"dead_pkey"},
@@ -210,7 +218,7 @@ def _values(connection: psycopg.Connection[Any]) -> dict[str, object]:
 def _plan(
     connection: psycopg.Connection[Any], name: str, *, mode: Mode, analyse: bool = False
 ) -> dict[str, Any]:
-    values = _values(connection)
+    values = _values(connection) | {"lane": -(2**63)}
     if name == "submit_jobs":
         values |= {"lanes": values["fences"], "kinds": values["namespaces"]}
         values |= {"queues": values["namespaces"]}

@@ -240,3 +240,40 @@ async def test_no_light_key_waits_for_more_than_two_rounds(world: World) -> None
             if name != "heavy":
                 assert position <= (served[name] + 1) * (light + 1)
     assert served["heavy"] <= each + 1
+
+
+@pytest.mark.parametrize(
+    "light", [50, 130], ids=["keys of one look", "more keys than a look takes"]
+)
+async def test_no_light_key_waits_for_more_than_two_rounds_while_turns_are_given(
+    world: World, light: int
+) -> None:
+    """One key with 2,000 jobs, submitted first, and many with three; workers claim between looks at a hundred."""
+    session = await world.open_session(lease=1e6)
+    await _round_robin(world)
+    await _fair(world, "heavy", 2000)
+    each = 3
+    for key in range(light):
+        await _fair(world, f"light{key}", each)
+    served: Counter[str] = Counter()
+    position = 0
+    while served.total() - served["heavy"] < light * each:
+        await world.store.admission.look(world.partition, limit=100)
+        for job in await world.claim(session, 10):
+            name = job.facts.fair_key or ""
+            served[name] += 1
+            position += 1
+            if name != "heavy":
+                assert position <= (served[name] + 1) * (light + 1)
+    assert served["heavy"] <= each + 1 + 10  # the last claim is filled up
+
+
+async def test_turns_are_given_to_all_when_there_are_more_keys_than_a_look_takes(
+    world: World,
+) -> None:
+    session = await world.open_session()
+    await _round_robin(world)
+    ids = [id for key in range(25) for id in await _fair(world, f"key{key}", 3)]
+    ids += await _fair(world, None, 3)
+    assert len(await world.look(limit=4)) == len(ids)
+    assert {*(await _drain(world, session))} == {*ids}

@@ -60,18 +60,15 @@ class Admit(Loop):
         return min([*ahead, _LONGEST])
 
     async def _admit(self, partition: int) -> bool:
-        """Whether anything has moved."""
-        moved = False
-        lanes: Sequence[int] = range(self._batch)
-        while len(lanes) >= self._batch:
+        """Whether anything has moved. What is due does not wait for the end of a long line of looks."""
+        moved, more = False, True
+        while more:
             lanes = await self._store.jobs.admit(partition, limit=self._batch)
             self._tell(partition, lanes)
-            moved |= bool(lanes)
-        more = True
-        while more:
             admitted, more = await self._store.admission.look(partition, limit=self._batch)
             self._tell(partition, [one.lane for one in admitted])
-            moved |= bool(admitted)
+            moved |= bool(lanes or admitted)
+            more |= len(lanes) >= self._batch
         if moved:
             self._due.pop(partition, None)
         else:  # it is due on our clock and not yet on the store's, or somebody has it locked

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -16,6 +17,36 @@ class Admitted(msgspec.Struct, frozen=True):
 
     lane: int
     state: JobState  # held: it has yet to be given its turn
+
+
+Turn = tuple[int, str]  # a lane, and a fair key in it
+FIRST_TURN: Final[Turn] = (-(2**63), "")
+
+
+class Round:
+    """Where the looks at fair keys have come to, for each partition. Only a hint: with more keys than one look
+    takes, the next one goes on behind the last."""
+
+    def __init__(self) -> None:
+        self._after: dict[int, Turn] = {}
+
+    def after(self, partition: int) -> Turn:
+        return self._after.get(partition, FIRST_TURN)
+
+    def go_on(self, partition: int, found: Sequence[Turn], limit: int) -> bool:
+        """With the key of each job that a look has found. Whether there may be more of them."""
+        keys = Counter(found)
+        began = self._after.pop(partition, None)
+        if len(keys) >= limit:
+            self._after[partition] = found[-1]
+            return True
+        full = max(keys.values(), default=0) >= quota(limit, len(keys))
+        return full or began is not None
+
+
+def quota(limit: int, keys: int) -> int:
+    """How many jobs of each key a look takes."""
+    return max(1, limit // max(1, keys))
 
 
 class Walk(msgspec.Struct, frozen=True):

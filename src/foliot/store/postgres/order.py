@@ -11,7 +11,7 @@ from foliot.clock import Clock
 from foliot.ids import JobId
 from foliot.model.job import JobState, Order
 from foliot.model.lane import TURN
-from foliot.store.admission import Admitted, Walk
+from foliot.store.admission import FIRST_TURN, Admitted, Round, Walk
 from foliot.store.postgres.arrays import numbers, texts, words
 from foliot.store.postgres.connection import Connections, Rows, Step, Values
 from foliot.store.sql import load_statements
@@ -28,21 +28,22 @@ class PostgresAdmission:
     def __init__(self, connections: Connections, clock: Clock) -> None:
         self._connections = connections
         self._clock = clock
+        self._round = Round()
 
     async def look(self, partition: int, *, limit: int) -> tuple[list[Admitted], bool]:
         values: Values = {"partition": partition, "limit": limit}
-        found = await self._connections.read(SQL["find_held_jobs"], values)
-        ordered = [row for row in found if row[2] is not None]
-        turns = [row[0] for row in found if row[2] is None]
+        ordered = await self._connections.read(SQL["find_held_jobs"], values)
         admitted: list[Admitted] = []
         if ordered:
             ids = words([row[0] for row in ordered])
             steps = order_steps(partition, {(row[1], row[2]) for row in ordered}, self._now())
             steps.append(Step(SQL["order_jobs"], {"partition": partition, "ids": ids}))
             admitted += admissions((await self._connections.transact(steps))[1])
+        turns = await self._find_turns(values)
         if turns:
-            admitted += await self._give_turns(partition, turns)
-        more = len(found) >= limit or any(one.state is JobState.HELD for one in admitted)
+            admitted += await self._give_turns(partition, [row[0] for row in turns])
+        more = self._round.go_on(partition, [(row[1], row[2]) for row in turns], limit)
+        more |= len(ordered) >= limit or any(one.state is JobState.HELD for one in admitted)
         return admitted, more and bool(admitted or ordered)
 
     async def walk(self, partition: int, after: Order, *, limit: int) -> Walk:
@@ -79,6 +80,14 @@ class PostgresAdmission:
             return []
         steps = order_steps(partition, orders, self._now())
         return admissions((await self._connections.transact(steps))[1])
+
+    async def _find_turns(self, asked: Values) -> Rows:
+        after = self._round.after(asked["partition"])  # type: ignore[arg-type]  # it is a number
+        found: Rows = []
+        for lane, key in dict.fromkeys((after, FIRST_TURN)):  # behind the last key may be none
+            values: Values = {**asked, "lane": lane, "key": key}
+            found = found or await self._connections.read(SQL["find_turns"], values)
+        return found
 
     async def _give_turns(self, partition: int, ids: Sequence[str]) -> list[Admitted]:
         values: Values = {

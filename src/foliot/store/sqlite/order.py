@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from sqlite3 import Connection
-from typing import Final
+from typing import Final, cast
 
 from foliot.clock import Clock
 from foliot.ids import JobId
 from foliot.model.job import JobState, Order
 from foliot.model.lane import TURN
-from foliot.store.admission import Admitted, Walk
+from foliot.store.admission import FIRST_TURN, Admitted, Round, Turn, Walk, quota
 from foliot.store.sqlite.batches import Rows, Values, execute, load_parts, to_json
 from foliot.store.sqlite.connection import Connections
 from foliot.store.sqlite.times import store_now
@@ -22,12 +22,14 @@ class SqliteAdmission:
     def __init__(self, connections: Connections, clock: Clock) -> None:
         self._connections = connections
         self._clock = clock
+        self._round = Round()
 
     async def look(self, partition: int, *, limit: int) -> tuple[list[Admitted], bool]:
         asked: Values = {"partition": partition, "limit": limit}
 
         def find(connection: Connection) -> tuple[list[Admitted], bool] | None:
-            return None if execute(connection, SQL["find_held_jobs"], asked) else ([], False)
+            held = execute(connection, SQL["find_held_jobs"], asked)
+            return None if held or _find_keys(connection, asked, FIRST_TURN) else ([], False)
 
         def run(connection: Connection) -> tuple[list[Admitted], bool]:
             return self._look(connection, asked)
@@ -98,26 +100,26 @@ class SqliteAdmission:
 
     def _look(self, connection: Connection, asked: Values) -> tuple[list[Admitted], bool]:
         now = self._now()
-        found = execute(connection, SQL["find_held_jobs"], asked)
-        ordered = [row for row in found if row[2] is not None]
-        turns = [row[0] for row in found if row[2] is None]
-        partition = asked["partition"]
+        partition, limit = cast(int, asked["partition"]), cast(int, asked["limit"])
+        ordered = execute(connection, SQL["find_held_jobs"], asked)
         admitted: list[Admitted] = []
         if ordered:
             ids: Values = {"ids": to_json([row[0] for row in ordered]), "partition": partition}
             orders = {(row[1], row[2]) for row in ordered}
             admitted += admit_orders(connection, partition, orders, now)
             execute(connection, SQL["order_jobs"], ids)
+        turns = _find_turns(connection, asked, self._round.after(partition))
         if turns:
             values: Values = {
                 "partition": partition,
-                "ids": to_json(turns),
+                "ids": to_json([row[0] for row in turns]),
                 "turn": TURN,
                 "now": now,
             }
             placed = execute(connection, SQL["admit_turns"], values)
             admitted += [Admitted(row[0], JobState.READY) for row in placed]
-        more = len(found) >= asked["limit"]  # type: ignore[operator]  # it is a number
+        more = self._round.go_on(partition, [(row[1], row[2]) for row in turns], limit)
+        more |= len(ordered) >= limit
         return admitted, more or any(one.state is JobState.HELD for one in admitted)
 
     def _now(self) -> int:
@@ -134,6 +136,25 @@ def admit_orders(
     values: Values = {"partition": partition, "orders": to_json(named), "now": now}
     admitted = execute(connection, SQL["admit_orders"], values)
     return [Admitted(lane, JobState(state)) for lane, state in admitted]
+
+
+def _find_keys(connection: Connection, asked: Values, after: Turn) -> Rows:
+    lane, key = after
+    return execute(connection, SQL["find_turns"][:1], {**asked, "lane": lane, "key": key})
+
+
+def _find_turns(connection: Connection, asked: Values, after: Turn) -> Rows:
+    keys = _find_keys(connection, asked, after) or _find_keys(connection, asked, FIRST_TURN)
+    each = quota(cast(int, asked["limit"]), len(keys))
+    return [
+        row
+        for lane, key in keys
+        for row in execute(
+            connection,
+            SQL["find_turns"][1:],
+            {**asked, "lane": lane, "key": key, "quota": each},
+        )
+    ]
 
 
 def _find_strange(connection: Connection, asked: Values) -> list[str]:

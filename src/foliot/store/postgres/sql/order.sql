@@ -12,12 +12,40 @@
 SELECT count(pg_advisory_xact_lock(:space::integer, l.class)) FROM unnest(:classes::integer[]) AS l (class);
 
 -- name: find_held_jobs
--- What waits to be looked at. Rides jobs_admission.
-SELECT j.id::text, CASE j.hold WHEN 'admission' THEN j.namespace END,
-       CASE j.hold WHEN 'admission' THEN j.ordering_key END
+-- What waits to be compared with earlier ones of its ordering key. Rides jobs_admission.
+SELECT j.id::text, j.namespace, j.ordering_key
 FROM foliot.jobs j
-WHERE j.partition = :partition AND j.hold IN ('admission', 'turn') AND j.state || '' = 'held'
+WHERE j.partition = :partition AND j.hold = 'admission' AND j.ordering_key IS NOT NULL AND j.state || '' = 'held'
 ORDER BY j.id LIMIT :limit;
+
+-- name: find_turns
+-- What waits for its turn: as many of each fair key, of the next keys after this one, by skip scan over jobs_turns.
+WITH RECURSIVE named AS (
+    (SELECT j.lane, coalesce(j.fair_key, '') AS fair_key, 1 AS number FROM foliot.jobs j
+     WHERE j.partition = :partition
+       AND j.hold IN ('admission', 'turn') AND (j.hold = 'turn' OR j.ordering_key IS NULL)
+       AND (j.lane, coalesce(j.fair_key, '')) > (:lane::bigint, :key::text)
+     ORDER BY j.lane, coalesce(j.fair_key, '') LIMIT 1)
+    UNION ALL
+    SELECT n.lane, n.fair_key, k.number + 1
+    FROM named k CROSS JOIN LATERAL (
+        SELECT j.lane, coalesce(j.fair_key, '') AS fair_key FROM foliot.jobs j
+        WHERE j.partition = :partition
+          AND j.hold IN ('admission', 'turn') AND (j.hold = 'turn' OR j.ordering_key IS NULL)
+          AND (j.lane, coalesce(j.fair_key, '')) > (k.lane, k.fair_key)
+        ORDER BY j.lane, coalesce(j.fair_key, '') LIMIT 1
+    ) n
+    WHERE k.number < :limit
+)
+SELECT f.id::text, k.lane, k.fair_key
+FROM named k CROSS JOIN LATERAL (
+    SELECT j.id FROM foliot.jobs j
+    WHERE j.partition = :partition
+      AND j.hold IN ('admission', 'turn') AND (j.hold = 'turn' OR j.ordering_key IS NULL)
+      AND j.lane = k.lane AND coalesce(j.fair_key, '') = k.fair_key AND j.state || '' = 'held'
+    ORDER BY j.id LIMIT (SELECT greatest(:limit / count(*), 1) FROM named)
+) f
+ORDER BY k.number, f.id;
 
 -- name: find_idle_orders
 -- The next keys after this one that have jobs waiting, by skip scan over jobs_order, and whether none of each is active.

@@ -19,8 +19,11 @@ SELECT h.partition, h.lane, h.queue, h.requires, NULL::float8, false, false, NUL
 UNION ALL
 SELECT p.partition::smallint, NULL, NULL, NULL,
        -- Scalars in order, not EXISTS: of that a plan for an empty table would make a walk through all of it.
-       CASE WHEN (SELECT 1 FROM foliot.jobs j WHERE j.partition = p.partition AND j.hold IN ('admission', 'turn')
-                  ORDER BY j.id LIMIT 1) IS NOT NULL THEN 0
+       CASE WHEN (SELECT 1 FROM foliot.jobs j WHERE j.partition = p.partition AND j.hold = 'admission'
+                     AND j.ordering_key IS NOT NULL ORDER BY j.id LIMIT 1) IS NOT NULL
+              OR (SELECT 1 FROM foliot.jobs j WHERE j.partition = p.partition AND j.hold IN ('admission', 'turn')
+                     AND (j.hold = 'turn' OR j.ordering_key IS NULL)
+                  ORDER BY j.lane, coalesce(j.fair_key, '') LIMIT 1) IS NOT NULL THEN 0
             ELSE extract(epoch FROM (SELECT j.run_at FROM foliot.jobs j
                                      WHERE j.partition = p.partition AND j.state = 'scheduled'
                                      ORDER BY j.run_at LIMIT 1) - coalesce(:now, now()))::float8 END,

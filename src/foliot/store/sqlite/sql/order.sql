@@ -3,11 +3,38 @@
 -- `turn` mean is written in PostgreSQL's file. There is one writer, so nothing has to be locked.
 
 -- name: find_held_jobs
--- What waits to be looked at. Rides foliot_jobs_admission.
-SELECT j.id, CASE j.hold WHEN 'admission' THEN j.namespace END, CASE j.hold WHEN 'admission' THEN j.ordering_key END
+-- What waits to be compared with earlier ones of its ordering key. Rides foliot_jobs_admission.
+SELECT j.id, j.namespace, j.ordering_key
 FROM foliot_jobs j
-WHERE j.partition = :partition AND j.hold IN ('admission', 'turn') AND j.state || '' = 'held'
+WHERE j.partition = :partition AND j.hold = 'admission' AND j.ordering_key IS NOT NULL AND j.state || '' = 'held'
 ORDER BY j.id LIMIT :limit;
+
+-- name: find_turns
+-- What waits for its turn: the next fair keys after this one, by skip scan in two steps, then the first jobs of each.
+-- Rides foliot_jobs_turns.
+WITH RECURSIVE named (lane, fair_key, number) AS (
+    SELECT :lane, :key, 0
+    UNION ALL
+    SELECT n.lane, coalesce(n.fair_key, ''), k.number + 1
+    FROM named k CROSS JOIN foliot_jobs n ON n.rowid = coalesce(
+        (SELECT j.rowid FROM foliot_jobs j
+         WHERE j.partition = :partition
+           AND j.hold IN ('admission', 'turn') AND (j.hold = 'turn' OR j.ordering_key IS NULL)
+           AND j.lane = k.lane AND coalesce(j.fair_key, '') > k.fair_key
+         ORDER BY coalesce(j.fair_key, '') LIMIT 1),
+        (SELECT j.rowid FROM foliot_jobs j
+         WHERE j.partition = :partition
+           AND j.hold IN ('admission', 'turn') AND (j.hold = 'turn' OR j.ordering_key IS NULL)
+           AND j.lane > k.lane
+         ORDER BY j.lane, coalesce(j.fair_key, '') LIMIT 1))
+    WHERE k.number < :limit
+)
+SELECT k.lane, k.fair_key FROM named k WHERE k.number > 0 ORDER BY k.number;
+SELECT j.id, j.lane, coalesce(j.fair_key, '') FROM foliot_jobs j
+WHERE j.partition = :partition
+  AND j.hold IN ('admission', 'turn') AND (j.hold = 'turn' OR j.ordering_key IS NULL)
+  AND j.lane = :lane AND coalesce(j.fair_key, '') = :key AND j.state || '' = 'held'
+ORDER BY j.id LIMIT :quota;
 
 -- name: find_idle_orders
 -- The next keys after this one that have jobs waiting, by skip scan in two steps, and whether none of each is active.

@@ -19,7 +19,10 @@ SELECT h.partition, h.lane, j.queue, j.requires, NULL, 0, 0, NULL, 0
 FROM heads h CROSS JOIN foliot_jobs j ON j.rowid = h.place
 UNION ALL
 SELECT p.value, NULL, NULL, NULL,
-       CASE WHEN EXISTS (SELECT 1 FROM foliot_jobs j WHERE j.partition = p.value AND j.hold IN ('admission', 'turn'))
+       CASE WHEN EXISTS (SELECT 1 FROM foliot_jobs j WHERE j.partition = p.value AND j.hold = 'admission'
+                            AND j.ordering_key IS NOT NULL)
+              OR EXISTS (SELECT 1 FROM foliot_jobs j WHERE j.partition = p.value AND j.hold IN ('admission', 'turn')
+                            AND (j.hold = 'turn' OR j.ordering_key IS NULL))
             THEN 0.0
             ELSE ((SELECT j.run_at FROM foliot_jobs j WHERE j.partition = p.value AND j.state = 'scheduled'
                    ORDER BY j.run_at LIMIT 1) - :now) / 1000000.0 END,
