@@ -1,4 +1,4 @@
--- Schedules: what is to be submitted, and the triggers that say when.
+-- Schedules: what is to be submitted, and the triggers that say when. And at the end, how fair keys are looked at.
 
 -- Only jobs of schedules that look at their own runs (overlap, limits, failures) name them here.
 ALTER TABLE foliot_jobs ADD COLUMN schedule TEXT;
@@ -118,3 +118,10 @@ CREATE TABLE foliot_calendars (
     updated_at INTEGER NOT NULL,
     updated_by TEXT
 );
+
+-- What waits for its turn is looked at by lane and fair key: a key with many jobs does not keep the others from being
+-- seen. What waits for earlier ones of its ordering key is looked at by id, as before.
+DROP INDEX foliot_jobs_admission;
+CREATE INDEX foliot_jobs_admission ON foliot_jobs (partition, id) WHERE hold = 'admission' AND ordering_key IS NOT NULL;
+CREATE INDEX foliot_jobs_turns ON foliot_jobs (partition, lane, coalesce(fair_key, ''), id)
+    WHERE hold IN ('admission', 'turn') AND (hold = 'turn' OR ordering_key IS NULL);
