@@ -96,7 +96,19 @@ def _read(entry: object) -> date | Yearly | tuple[date, date] | Timetable:
         return span
     if text[:4].isdigit() and text[4:5] == "-":
         return _day(text, entry)
-    return parse(text).timetable()
+    return _rule(text, entry)
+
+
+def _rule(text: str, entry: str) -> Timetable:
+    expression = parse(text)
+    if expression.timezone != "UTC":
+        raise InvalidValue(
+            "calendar",
+            entry,
+            f"names the zone {expression.timezone}, but which day it is depends on each schedule's zone",
+            example='"0 0 * * SAT,SUN"',
+        )
+    return expression.timetable()
 
 
 def _day(text: str, entry: str) -> date:
