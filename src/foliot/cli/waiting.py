@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Final
 
 import msgspec
@@ -21,6 +21,7 @@ from foliot.store.port import Store
 
 _FIRST_LOOK: Final = 0.02
 _LAST_LOOK: Final = 0.25
+_LATE: Final = 0.25  # seconds in which a worker has written what a job said before its end
 _INTERRUPTED: Final = 130
 
 
@@ -68,12 +69,15 @@ class Wait:
                     self._show(bar, task, job)
                     await self._say_more(job)
                     if job.state.final:
+                        await self._say_last(job)
                         return job
-                try:
-                    await asyncio.wait_for(self._stop.wait(), pause)
-                except TimeoutError:
-                    pause = min(pause * 1.5, _LAST_LOOK)
+                await self._rest(pause)
+                pause = min(pause * 1.5, _LAST_LOOK)
         return None
+
+    async def _rest(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stop.wait(), seconds)
 
     async def _look(self) -> Job | None:
         """None while the store is away: it may come back, and the job is in it."""
@@ -105,6 +109,12 @@ class Wait:
         for attempt in attempts[self._failures :]:
             self._say(f"attempt {attempt.attempt} {attempt.outcome}: {_short(attempt)}")
         self._failures = len(attempts)
+
+    async def _say_last(self, job: Job) -> None:
+        """Workers write lines beside the ends of jobs: the last ones may come after it."""
+        if job.attempt and not self._json:
+            await self._rest(_LATE)
+            await self._say_more(job)
 
     async def _report(self, job: Job) -> int:
         succeeded = job.state is JobState.SUCCEEDED
