@@ -341,3 +341,28 @@ async def test_a_schedule_past_its_end_has_ended(world: World, times: Times) -> 
     assert (found.state, found.next_at) == ("ended", None)
     assert [one.state for one in await commands.search(world.store, name="short")] == ["ended"]
     assert len(await commands.fires(world.store, "short")) == 2
+
+
+async def test_one_whose_last_time_is_excluded_has_ended(world: World, times: Times) -> None:
+    at = world.clock.now() + timedelta(minutes=2)
+    await commands.set_calendar(world.store, "closed", [f"{at:%Y-%m-%d}"])
+    await times.make("once", f"{at:%Y-%m-%dT%H:%M:%SZ}", calendars=["closed"])
+    await times.pass_minutes(3)
+    assert (await commands.get(world.store, "once")).state == "ended"
+    assert await times.reasons("once") == ["excluded"]
+
+
+async def test_a_calendar_that_cannot_be_read_stops_only_those_who_name_it(
+    world: World, times: Times
+) -> None:
+    await commands.set_calendar(world.store, "good", ["2001-01-01"])
+    await times.make("free")
+    await times.make("tied", calendars=["good"])
+    await world.store.calendars.put("bad", '["the day after tomorrow, perhaps"]')
+    await times.pass_minutes(2)
+    assert await times.reasons("free") == ["J", "J"]
+    assert await times.reasons("tied") == ["J", "J"]
+    await world.store.calendars.put("good", '["the day after tomorrow, perhaps"]')
+    await times.pass_minutes(1)
+    assert await times.reasons("free") == ["J", "J", "J"]
+    assert await times.reasons("tied") == ["J", "J"]

@@ -29,7 +29,10 @@ _TRIGGERS: Final = 1_000  # that are looked at in one round
 _LONGEST: Final = 60.0
 _AGAIN: Final = 0.01
 _STRANGE: Final = 5.0  # where only triggers are left that this process cannot read
-_MOST_COUNTED: Final = 100_000  # missed times
+_DELAYED: Final = (
+    100  # of those that count from the end of a run, in one round: each is a transaction
+)
+_MOST_COUNTED: Final = 10_000  # missed times
 
 
 class Fire(Loop):
@@ -61,45 +64,41 @@ class Fire(Loop):
     async def tick(self) -> float:
         now = self.clock.monotonic()
         held = self._partitions.held
-        due = [partition for partition, at in self._due.items() if at <= now and partition in held]
-        moved = False
-        for partition in due:
-            moved |= await self._fire(partition)
+        busy = [partition for partition, at in self._due.items() if at <= now and partition in held]
+        moved: set[int] = set()
+        while busy:  # a round of each in turn: a herd in one does not keep the others waiting
+            again = [partition for partition in busy if await self._fire(partition)]
+            moved.update(again)
+            busy = [partition for partition in again if partition in self._partitions.held]
+        for partition in moved:
+            self._due.pop(partition, None)
         if moved:
             self._look()  # what comes next is not known until somebody has looked
+        now = self.clock.monotonic()
         ahead = [at - now for partition, at in self._due.items() if partition in held and at > now]
         return min([*ahead, _LONGEST])
 
     async def _fire(self, partition: int) -> bool:
-        """All that is due. Whether anything has moved."""
-        moved = False
-        pause = _AGAIN  # due on our clock and not yet on the store's, or somebody else was faster
-        while found := await self._store.schedules.due(partition, limit=_TRIGGERS, chunk=CHUNK):
-            known = [due for due in found if self._timetables.knows(due)]
-            done = bool(known) and await self._round(partition, known)
-            moved |= done
-            if len(known) < len(found):
-                pause = _STRANGE
-            if not done or partition not in self._partitions.held:
-                break
-        if moved:
-            self._due.pop(partition, None)
-        else:
-            self._due[partition] = self.clock.monotonic() + pause
-        return moved
+        """One round. Whether anything has moved."""
+        found = await self._store.schedules.due(partition, limit=_TRIGGERS, chunk=CHUNK)
+        await self._timetables.refresh(found)
+        known = [due for due in found if self._timetables.knows(due)]
+        if known and await self._round(partition, known):
+            return True
+        # It is due on our clock and not yet on the store's, or somebody else was faster.
+        pause = _STRANGE if len(known) < len(found) else _AGAIN
+        self._due[partition] = self.clock.monotonic() + pause
+        return False
 
     async def _round(self, partition: int, found: Sequence[Due]) -> bool:
-        await self._timetables.refresh(found)
         tzdata = tzdata_version()
         moves: list[Move] = []
         jumps: list[Jump] = []
         moved = 0
         for due in found:
             if due.delay is not None:
-                moved += self._tell(
-                    partition, await self._store.schedules.fire_delayed(partition, due.id)
-                )
-            elif (jump := self._jump(due)) is not None:
+                continue
+            if (jump := self._jump(due)) is not None:
                 jumps.append(jump)
             else:
                 moves.append(self._move(due))
@@ -108,6 +107,9 @@ class Fire(Loop):
             moved += await self._store.schedules.jump(partition, jumps, tzdata=tzdata)
         for batch in batches(moves):
             fired = await self._store.schedules.fire(partition, batch, tzdata=tzdata)
+            moved += self._tell(partition, fired)
+        for due in [due for due in found if due.delay is not None][:_DELAYED]:
+            fired = await self._store.schedules.fire_delayed(partition, due.id)
             moved += self._tell(partition, fired)
         return moved > 0
 

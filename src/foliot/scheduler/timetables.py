@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
+import msgspec
+
 from foliot.clock import Clock
 from foliot.errors import FoliotError
 from foliot.model.calendar import Calendar, read_calendar
@@ -17,6 +19,7 @@ from foliot.when import Timetable, parse
 from foliot.when.zones import local_date
 
 log = logging.getLogger("foliot.scheduler")
+_NO_DAYS: Final = Calendar()
 _FRESH: Final = 5.0  # seconds that calendars are trusted
 
 
@@ -24,7 +27,7 @@ class Timetables:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._calendars: dict[str, Calendar] = {}
+        self._calendars: dict[str, Calendar | None] = {}  # None: it cannot be read here
         self._read_at = float("-inf")
         self._strange: set[int] = set()  # triggers that cannot be read here
 
@@ -33,8 +36,9 @@ class Timetables:
         if not any(due.calendars for due in found):
             return
         if self._clock.monotonic() - self._read_at > _FRESH:
-            known = await self._store.calendars.all()
-            self._calendars = {one.name: read_calendar(one.dates) for one in known}
+            self._calendars.clear()
+            for one in await self._store.calendars.all():
+                self._calendars[one.name] = _read(one.name, one.dates)
             self._read_at = self._clock.monotonic()
 
     def knows(self, due: Due) -> bool:
@@ -42,6 +46,8 @@ class Timetables:
         left to others and must not keep the rest from firing; if nobody can, it is overdue, and doctor says so."""
         if due.delay is not None or due.id in self._strange:
             return due.delay is not None
+        if any(self._calendars.get(name, _NO_DAYS) is None for name in due.calendars):
+            return False
         try:
             self.of(due)
         except FoliotError as error:
@@ -60,10 +66,18 @@ class Timetables:
         if not due.calendars:
             return False
         day = local_date(nominal, due.timezone)
-        return any(
-            name in self._calendars and self._calendars[name].excludes(day)
-            for name in due.calendars
+        calendars = [self._calendars.get(name) for name in due.calendars]
+        return any(calendar is not None and calendar.excludes(day) for calendar in calendars)
+
+
+def _read(name: str, dates: str) -> Calendar | None:
+    try:
+        return read_calendar(dates)
+    except (FoliotError, msgspec.DecodeError) as error:
+        log.warning(
+            "calendar %r cannot be read here, those who name it do not fire: %s", name, error
         )
+        return None
 
 
 @lru_cache(maxsize=16_384)

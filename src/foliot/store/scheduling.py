@@ -16,6 +16,7 @@ from foliot.ids import JobId, ScheduleId
 from foliot.model.job import Extras, JobState, More, NewJob
 from foliot.model.schedule import (
     BUFFER,
+    FOREVER,
     DstGap,
     DstOverlap,
     Entry,
@@ -78,6 +79,11 @@ class Jump(msgspec.Struct, frozen=True):
     count: int
     reason: str  # missed, excluded
     next: int  # FOREVER: none
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing follows. Of one that was missed, catching up does, and ends it."""
+        return self.next == FOREVER and self.reason == "excluded"
 
 
 class Fired(msgspec.Struct, frozen=True):

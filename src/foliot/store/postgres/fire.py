@@ -77,6 +77,9 @@ class Firing:
             )
             await ask(Step(SQL["add_gaps"], values))
             await ask(Step(SQL["jump_triggers"], values))
+            if over := [jump.trigger for jump in mine if jump.over]:
+                ended = self._values(partition, triggers=numbers(over))
+                await ask(Step(SQL["end_triggers"], ended))
             return len(mine)
 
         return await self._connections.converse(talk)

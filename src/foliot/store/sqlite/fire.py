@@ -82,6 +82,8 @@ class Firing:
                 }
                 execute(connection, SQL["add_gaps"], told)
                 execute(connection, SQL["jump_triggers"], told)
+                if jump.over:
+                    _name(connection, "end_triggers", [jump.trigger], values)
             return len(mine)
 
         return await self._connections.transact(run)
