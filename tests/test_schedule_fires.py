@@ -311,6 +311,31 @@ async def test_what_was_backfilled_and_has_run_is_not_caught_up_with(
     assert len(answers) == 5 and all(answer.job is not None for answer in answers)
 
 
+@pytest.mark.parametrize("place", ["sqlite-1", "postgres-1"], indirect=True)
+async def test_a_time_that_is_about_to_fire_is_not_backfilled_and_runs_once(times: Times) -> None:
+    await times.make()
+    begin = times.world.clock.now() - timedelta(minutes=1)
+    times.world.clock.advance(MINUTE)
+    now = times.world.clock.now()
+    due = fire_id(schedule_id("default", "n"), int(now.replace(second=0).timestamp()))
+    made = await commands.backfill(times.store, "n", begin, now, overlap="allow")
+    assert len(made) == 1 and due not in made
+    session = await times.world.open_session()
+    for job in await times.world.claim(session):
+        await times.world.end(session, job)
+    await times.fire()
+    await times.world.look()
+    assert [job.id for job in await times.world.claim(session)] == [due]
+
+
+async def test_what_is_due_while_a_schedule_is_paused_can_be_backfilled(times: Times) -> None:
+    await times.make()
+    begin = times.world.clock.now()
+    await commands.pause(times.store, "n")
+    times.world.clock.advance(2 * MINUTE)
+    assert len(await commands.backfill(times.store, "n", begin, times.world.clock.now())) == 2
+
+
 async def test_many_triggers_are_caught_up_with_together(world: World, times: Times) -> None:
     for number in range(30):
         await times.make(f"n{number}", f"{number} * * * *")

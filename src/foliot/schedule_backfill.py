@@ -35,7 +35,8 @@ async def backfill(
     by: Author | str | None = None,
 ) -> list[JobId]:
     """Submit a job for each nominal time from `start` to `to`, both included, that has none: one after the other, or
-    with overlap="allow" all at once. Returns their ids. What is further back than `retention`, the seconds that history
+    with overlap="allow" all at once. Times that have come but were not yet fired are left to the scheduler. Returns
+    their ids. What is further back than `retention`, the seconds that history
     is kept, needs `force`: whether it ran is not known any more."""
     rule = _check_overlap(overlap)
     schedule = await get(store, name, namespace=namespace)

@@ -45,6 +45,17 @@ def _by_hand(world: World, table: Table, id: ScheduleId, **fields: Any) -> NewJo
     return world.new_job(more=More(schedule=id, extras=Extras(schedule="s")), **fields)
 
 
+def _of_times(world: World, table: Table, id: ScheduleId, *minutes: int) -> list[NewJob]:
+    """One after the other."""
+    jobs: list[NewJob] = []
+    for minute in minutes:
+        extras = Extras(schedule="s", nominal=table.at(minute))
+        more = More(schedule=id, ordering_key=f"schedule:{id}", extras=extras)
+        new = world.new_job(more=more)
+        jobs.append(msgspec.structs.replace(new, id=fire_id(id, table.at(minute))))
+    return jobs
+
+
 async def test_skip_makes_no_run_while_one_has_not_ended(world: World, table: Table) -> None:
     id = await table.create(overlap=Overlap.SKIP)
     for minute in (1, 2, 3):
@@ -406,25 +417,49 @@ async def test_a_backfill_submits_what_is_missing_and_again_nothing(
     id = await table.create(overlap=Overlap.BUFFER_ALL)
     await table.fire_at(2)  # the time before, of which that is the run
     await _run(world, table)
-    more = More(schedule=id, ordering_key=f"schedule:{id}")
-    jobs = [
-        msgspec.structs.replace(world.new_job(more=more), id=fire_id(id, table.at(minute)))
-        for minute in (-1, 0, 1, 2)
-    ]
+    jobs = _of_times(world, table, id, -2, -1, 0, 1)
     wanted = [job.id for job in jobs]
     backfill = world.store.schedules.backfill
-    assert await backfill(table.partition, id, jobs) == [wanted[0], wanted[1], wanted[3]]
+    assert await backfill(table.partition, id, jobs) == wanted[:3]
     assert await backfill(table.partition, id, jobs) == []
     order: list[JobId] = []
     for _ in range(3):
         job = await _claim(world, table)
         order.append(job.id)
         await _end(world, job)
-    assert order == [wanted[0], wanted[1], wanted[3]]
+    assert order == wanted[:3]
     assert await backfill(table.partition, id, jobs) == []
     assert {
         run.state for run in (await world.store.schedules.runs(table.partition, wanted)).values()
     } == {JobState.SUCCEEDED}
+
+
+async def test_a_backfill_leaves_to_the_trigger_what_that_has_yet_to_fire(
+    world: World, table: Table
+) -> None:
+    first, last = await table.create_many(2)
+    await table.fire_at(3, chunk=1)  # of minute 1, for the first of them
+    backfill = world.store.schedules.backfill
+    for id in (first, last):
+        jobs = _of_times(world, table, id, 0, 1, 2, 3)
+        assert await backfill(table.partition, id, jobs) == [jobs[0].id]
+    for _ in range(4):
+        await table.fire()
+    for id in (first, last):
+        assert await table.states(id, 1, 2, 3) == ["ready"] * 3
+
+
+async def test_a_backfill_makes_a_run_that_the_trigger_has_passed_over_for_it(
+    world: World, table: Table
+) -> None:
+    ids = await table.create_many(2, overlap=Overlap.SKIP)
+    await table.fire_at(1)
+    await table.fire_at(2, chunk=1)
+    assert await table.ledger(ids[0]) == [(2, 2, "overlap")]
+    jobs = [_of_times(world, table, id, 2)[0] for id in ids]
+    backfill = world.store.schedules.backfill
+    assert await backfill(table.partition, ids[0], jobs[:1]) == [jobs[0].id]
+    assert await backfill(table.partition, ids[1], jobs[1:]) == []
 
 
 async def test_runs_are_told_wherever_they_are(world: World, table: Table) -> None:

@@ -270,7 +270,8 @@ class Schedules(Protocol):
         ...
 
     async def backfill(self, partition: int, id: ScheduleId, jobs: Sequence[NewJob]) -> list[JobId]:
-        """Submit these runs, except those that there are already, live or ended. Returns which were missing."""
+        """Submit these runs, except those that there are already, live or ended, and those whose times the trigger has
+        yet to fire. Returns which were missing."""
         ...
 
     async def prune(self, partition: int, *, keep: float, limit: int) -> int:
@@ -363,6 +364,11 @@ def may_follow(overlap: Overlap, rules: Rules, live: int) -> bool:
             return True
 
 
+def passed(jobs: Sequence[NewJob], unfired: Sequence[Sequence[int]]) -> list[NewJob]:
+    """Those whose times are not left to the trigger, which fires from `unfired` on."""
+    return [job for job in jobs if not unfired or _nominal(job) < unfired[0][0]]
+
+
 def encode_rules(rules: Rules) -> str:
     return msgspec.json.encode(rules).decode()
 
@@ -383,6 +389,12 @@ def more_of(schedule: NewSchedule) -> str | None:
     if more is None or (rest := msgspec.structs.replace(more, extras=None)) == More():
         return None
     return msgspec.json.encode(rest).decode()
+
+
+def _nominal(job: NewJob) -> int:
+    extras = None if job.more is None else job.more.extras
+    assert extras is not None and extras.nominal is not None
+    return extras.nominal
 
 
 def _pattern(name: str) -> str:

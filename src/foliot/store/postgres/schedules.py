@@ -43,6 +43,7 @@ from foliot.store.scheduling import (
     extras_of,
     may_follow,
     more_of,
+    passed,
 )
 from foliot.store.searching import Record
 from foliot.store.sql import load_statements
@@ -140,10 +141,10 @@ class PostgresSchedules(Firing):
     async def backfill(self, partition: int, id: ScheduleId, jobs: Sequence[NewJob]) -> list[JobId]:
         async def talk(ask: Ask) -> list[JobId]:
             await self._look_at_runs(ask, partition, id)
-            ids = words(job.id for job in jobs)
-            known = await ask(Step(FIRE["list_runs"], self._values(partition, ids=ids)))
-            there = {row[0] for row in known}
-            missing = [job for job in jobs if job.id not in there]
+            values = self._values(partition, id=id, ids=words(job.id for job in jobs))
+            unfired = await ask(Step(SQL["get_unfired"], values))
+            there = {row[0] for row in await ask(Step(FIRE["list_runs"], values))}
+            missing = [job for job in passed(jobs, unfired) if job.id not in there]
             for step in insert_steps(partition, missing, self._clock.now_for_store()):
                 await ask(step)
             return [job.id for job in missing]

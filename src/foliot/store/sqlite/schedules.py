@@ -36,6 +36,7 @@ from foliot.store.scheduling import (
     extras_of,
     may_follow,
     more_of,
+    passed,
 )
 from foliot.store.searching import Record
 from foliot.store.sqlite.audit import write_record
@@ -156,7 +157,8 @@ class SqliteSchedules(Firing):
             there = {
                 row[0] for row in execute(connection, FIRE["list_runs"], {**values, "ids": ids})
             }
-            missing = [job for job in jobs if job.id not in there]
+            unfired = execute(connection, SQL["get_unfired"], values)
+            missing = [job for job in passed(jobs, unfired) if job.id not in there]
             insert(connection, submissions(missing), values)
             return [job.id for job in missing]
 

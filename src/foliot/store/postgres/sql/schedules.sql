@@ -62,6 +62,13 @@ WHERE s.partition = :partition AND s.id = ANY (:ids::uuid[]) AND s.trigger <> AL
 -- name: lock_schedule
 SELECT s.id::text FROM foliot.schedules s WHERE s.partition = :partition AND s.id = :id FOR UPDATE;
 
+-- name: get_unfired
+-- From which time on its trigger has yet to fire for it.
+SELECT ceil(extract(epoch FROM greatest(
+           s.active_from, t.next_fire_at + CASE WHEN t.cursor >= s.id THEN interval '1 second' ELSE interval '0' END)))::bigint
+FROM foliot.schedules s JOIN foliot.triggers t ON t.partition = :partition AND t.id = s.trigger
+WHERE s.partition = :partition AND s.id = :id;
+
 -- name: pause_schedules
 -- Those of the locked triggers. What their trigger has not done for them belongs to the pause, unless it was missed long
 -- before.

@@ -25,6 +25,12 @@ VALUES (:partition, :id, :trigger, :lane, :now,
         :key, :more, :extras, :rules, :tags, :origin, :note, :now, :now, :payload)
 ON CONFLICT DO NOTHING;
 
+-- name: get_unfired
+-- From which time on its trigger has yet to fire for it.
+SELECT (max(s.active_from, t.next_fire_at + CASE WHEN t.cursor >= s.id THEN 1000000 ELSE 0 END) + 999999) / 1000000
+FROM foliot_schedules s JOIN foliot_triggers t ON t.partition = :partition AND t.id = s.trigger
+WHERE s.partition = :partition AND s.id = :id;
+
 -- name: pause_schedules
 -- What their trigger has not done for them belongs to the pause, unless it was missed long before.
 INSERT INTO foliot_ledger (partition, schedule, from_at, to_at, count, reason)
