@@ -37,6 +37,7 @@ class Done(msgspec.Struct, frozen=True):
     changed: int = 0
     refused: int = 0
     reasons: dict[JobId, str] = {}
+    running: int = 0  # of the changed: those that were asked to end, and run until they do
 
 
 Act = Callable[[int, Sequence[JobId], Record], Awaitable[Done]]
@@ -78,7 +79,8 @@ class Bulk:
         async def act(partition: int, ids: Sequence[JobId], record: Record) -> Done:
             found = await self._store.jobs.cancel(partition, ids, record=record)
             wake_cancelled(self._store, found)
-            return Done(len(found))
+            running = sum(state is JobState.RUNNING for state in found.values())
+            return Done(len(found), running=running)
 
         return await self._walk("cancel", act)
 
@@ -145,7 +147,12 @@ def _record(deed: Deed, before: int) -> Record:
 
 def _add(one: Done, other: Done) -> Done:
     told = list({**one.reasons, **other.reasons}.items())[:_MOST_TOLD]
-    return Done(one.changed + other.changed, one.refused + other.refused, dict(told))
+    return Done(
+        one.changed + other.changed,
+        one.refused + other.refused,
+        dict(told),
+        one.running + other.running,
+    )
 
 
 def states_of(action: str) -> tuple[JobState, ...]:

@@ -269,6 +269,24 @@ async def test_jobs_are_cancelled_by_id(world: World, run: Run) -> None:
     assert "cancel by ada at" in run("jobs", "show", first)[1]
 
 
+async def test_a_running_job_is_said_to_be_asked_not_cancelled(world: World, run: Run) -> None:
+    session = await world.open_session()
+    running = (await world.run(session)).id
+    assert run("jobs", "cancel", running)[:2] == (0, "asked to end: 1, still running\n")
+    code, out, _ = run("jobs", "cancel", running, await world.submit())
+    assert (code, out) == (0, "cancelled: 1\nasked to end: 1, still running\n")
+    answer = json.loads(run("jobs", "cancel", running, "--json")[1])
+    assert (answer["changed"], answer["still_running"]) == (1, 1)
+
+
+async def test_running_jobs_of_a_filter_are_said_to_be_asked(world: World, run: Run) -> None:
+    session = await world.open_session()
+    await world.run(session)
+    await world.submit_many(2)
+    code, out, _ = run("jobs", "cancel", "--filter", "kind:echo", "--yes")
+    assert (code, out) == (0, "cancelled: 2\nasked to end: 1, still running\n")
+
+
 async def test_what_has_ended_is_not_said_to_be_cancelled(world: World, run: Run) -> None:
     id = await bury(world)
     code, out, err = run("jobs", "cancel", id)

@@ -26,7 +26,7 @@ def act_on(
     selection: Selection,
     options: Options,
 ) -> int:
-    """`act` is for one id. Exit code 1: some of them could not be changed."""
+    """`act` is for one id; it may return the job's state then. Exit code 1: some of them could not be changed."""
     from foliot.author import Author
     from foliot.ids import Ids
 
@@ -35,11 +35,11 @@ def act_on(
     if selection.filter is not None:
         return _act_on_filter(selection.filter, action, author, selection, options)
 
-    async def question(store: Store) -> tuple[list[str], dict[str, str]]:
+    async def question(store: Store) -> tuple[list[str], dict[str, str], int]:
         return await _act_on_ids(store, ids, act, author, dry=selection.dry_run)
 
-    changed, refused = ask(options, question)
-    _report(action, changed, len(changed), refused, selection, options)
+    changed, refused, running = ask(options, question)
+    _report(action, changed, len(changed), refused, selection, options, running=running)
     return 1 if refused else 0
 
 
@@ -50,23 +50,26 @@ async def _act_on_ids(
     author: Author,
     *,
     dry: bool,
-) -> tuple[list[str], dict[str, str]]:
-    """One that cannot be changed does not keep the others from it."""
+) -> tuple[list[str], dict[str, str], int]:
+    """What was changed, what was refused, and how many of the changed still run. One that cannot be changed does not
+    keep the others from it."""
     from foliot.errors import FoliotError, InvalidValue, StoreUnavailable
+    from foliot.model.job import JobState
 
     known = [await resolve(store, id) for id in ids]
     changed: list[str] = []
     refused: dict[str, str] = {}
+    running = 0
     for id in known:
         try:
             if not dry:
-                await act(store, id, by=author)
+                running += await act(store, id, by=author) is JobState.RUNNING
             changed.append(id)
         except (StoreUnavailable, InvalidValue):
             raise
         except FoliotError as error:
             refused[id] = error.message
-    return changed, refused
+    return changed, refused, running
 
 
 def _act_on_filter(
@@ -105,7 +108,8 @@ def _act_on_filter(
             return 1
     done = ask(options, do)
     refused = {str(id): reason for id, reason in done.reasons.items()}
-    _report(action, [], done.changed, refused, selection, options, more=done.refused - len(refused))
+    more = done.refused - len(refused)
+    _report(action, [], done.changed, refused, selection, options, more=more, running=done.running)
     return 1 if done.refused else 0
 
 
@@ -118,6 +122,7 @@ def _report(
     options: Options,
     *,
     more: int = 0,
+    running: int = 0,
 ) -> None:
     if options.json:
         answer: dict[str, Any] = {"changed": 0 if selection.dry_run else count}
@@ -125,17 +130,23 @@ def _report(
             answer["meant"] = count
         if ids:
             answer["ids"] = list(ids)
+        if action == "cancel":
+            answer["still_running"] = running
         print_json({**answer, "refused": refused, "refused_count": len(refused) + more})
         return
-    print(
-        f"would be {_PAST[action]}: {count:,}"
-        if selection.dry_run
-        else f"{_PAST[action]}: {count:,}"
-    )
+    would = "would be " if selection.dry_run else ""
+    _print_counts(f"{would}{_PAST[action]}", count - running, running)
     for id, reason in refused.items():
         print(f"refused: {id}: {printable(reason)}", file=sys.stderr)
     if more:
         print(f"refused: {more:,} more", file=sys.stderr)
+
+
+def _print_counts(done: str, count: int, running: int) -> None:
+    if count or not running:
+        print(f"{done}: {count:,}")
+    if running:
+        print(f"asked to end: {running:,}, still running")
 
 
 def _report_dry(action: str, found: Any, options: Options) -> None:

@@ -15,6 +15,7 @@ from foliot.cli.shape import job_to_json, print_job, print_jobs, print_line
 
 if TYPE_CHECKING:
     from foliot.author import Author
+    from foliot.model.job import JobState
     from foliot.store.port import Store
 
 _LOOK = 0.5  # seconds between two looks at a log that is followed
@@ -132,7 +133,7 @@ def cancel(
     return act_on(ids, "cancel", _cancel, selection=selection, options=options)
 
 
-async def _cancel(store: Store, id: str, *, by: Author) -> None:
+async def _cancel(store: Store, id: str, *, by: Author) -> JobState:
     """To cancel what is cancelled changes nothing; to say so of what ended otherwise would be untrue."""
     from foliot import commands
     from foliot.errors import FoliotError
@@ -141,6 +142,7 @@ async def _cancel(store: Store, id: str, *, by: Author) -> None:
     state = await commands.cancel(store, id, by=by)
     if state.final and state is not JobState.CANCELLED:
         raise FoliotError(f"job {id} is {state.value} already")
+    return state
 
 
 def explain(id: str, *, options: Options = DEFAULT_OPTIONS) -> None:
