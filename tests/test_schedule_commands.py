@@ -13,7 +13,7 @@ from foliot import schedule_commands as commands
 from foliot import schedule_making
 from foliot.author import Author
 from foliot.errors import FoliotError, InvalidValue, UnknownSchedule
-from foliot.ids import JobId, schedule_id
+from foliot.ids import JobId, partition_of, schedule_id
 from foliot.model.job import Extras, JobState, More, NewJob
 from foliot.model.lane import lane_of
 from foliot.model.schedule import Misfire, Overlap, ScheduleState
@@ -295,6 +295,22 @@ async def test_more_than_a_page_of_a_tag_is_paused(world: World) -> None:
         await commands.delete(world.store)
     with pytest.raises(InvalidValue, match="together with tag"):
         await commands.delete(world.store, "n", tag="t")
+
+
+async def test_one_that_is_changed_while_it_is_resumed_fires_as_changed(world: World) -> None:
+    await commands.create(world.store, [draft("one", "* * * * *"), draft("two", "* * * * *")])
+    await commands.pause(world.store, ["one", "two"])
+    read = [await commands.get(world.store, name) for name in ("one", "two")]
+    await commands.update(world.store, "one", expression="0 0 1 1 *")
+    for one in read:
+        partition = partition_of(one.id, world.store.partitions)
+        assert await schedule_making.attach(world.store, partition, [one]) == [one.id]
+        assert await schedule_making.attach(world.store, partition, [one]) == []
+    one, two = [await commands.get(world.store, name) for name in ("one", "two")]
+    assert one.state is two.state is ScheduleState.ACTIVE
+    first = datetime(world.clock.now().year + 1, 1, 1, tzinfo=UTC)
+    assert one.next_at == first.timestamp()
+    assert two.next_at is not None and two.next_at < one.next_at
 
 
 async def test_workers_that_start_together_declare_once(world: World) -> None:

@@ -12,7 +12,7 @@ from foliot.ids import Ids, JobId, ScheduleId, partition_of, schedule_id, slot_o
 from foliot.model.schedule import Overlap, Schedule
 from foliot.schedule_backfill import backfill
 from foliot.schedule_calendars import calendars, delete_calendar, set_calendar
-from foliot.schedule_draft import Draft, check_draft, trigger_of
+from foliot.schedule_draft import Draft, check_draft
 from foliot.schedule_fires import explain, fires
 from foliot.schedule_forecast import Forecast, forecast
 from foliot.schedule_jobs import job_of
@@ -26,7 +26,7 @@ from foliot.schedule_looks import (
     walk,
     wanted_of,
 )
-from foliot.schedule_making import Put, by_partition, compare, create, record_of, update
+from foliot.schedule_making import Put, attach, by_partition, compare, create, record_of, update
 from foliot.schedule_options import ScheduleOptions
 from foliot.store.port import Store, Wake
 from foliot.store.searching import Record
@@ -95,9 +95,7 @@ async def resume(
     parked."""
 
     async def act(partition: int, some: Sequence[Schedule], record: Record | None) -> Any:
-        now = (await store.schedules.now()).timestamp()
-        attached = [(one.id, trigger_of(one.id, one.rules, now=now)) for one in some]
-        return await store.schedules.resume(partition, attached, record=record)
+        return await attach(store, partition, some, record)
 
     chosen = (names, tag, kind, namespace)
     resumed = await _each(store, chosen, act, lambda ids: record_of(by, "resume", ids))

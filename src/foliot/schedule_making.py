@@ -13,7 +13,7 @@ from foliot.errors import FoliotError, InvalidValue, shown
 from foliot.ids import ScheduleId, partition_of
 from foliot.model.job import NewJob
 from foliot.model.schedule import NewSchedule, Schedule, ScheduleState
-from foliot.schedule_draft import Draft, check_draft
+from foliot.schedule_draft import Draft, check_draft, trigger_of
 from foliot.schedule_jobs import is_same, options_of, template_of
 from foliot.schedule_looks import PAGE, get
 from foliot.schedule_options import ScheduleOptions
@@ -146,11 +146,32 @@ async def _put(store: Store, new: NewSchedule, by: Author | str | None) -> Put:
                 continue
             outcome = "changed"
         if before.state is ScheduleState.PARKED:
-            await store.schedules.resume(partition, [(new.id, new.trigger)])
+            now = await store.schedules.get([new.id])
+            await attach(store, partition, [one for one in now if one.state is before.state])
         if outcome == "changed" or before.state is ScheduleState.PARKED:
             store.wake(Wake(due=True))
         return Put(new.name, outcome, before, new)
     raise _contended(new.name)
+
+
+async def attach(
+    store: Store, partition: int, schedules: Sequence[Schedule], record: Record | None = None
+) -> list[ScheduleId]:
+    """To the triggers of their rules; one that was changed since it was read is read again. Returns those that were
+    paused or parked."""
+    attached: list[ScheduleId] = []
+    left = schedules
+    for _ in range(_TRIES):
+        if not left:
+            return attached
+        now = (await store.schedules.now()).timestamp()
+        new = [(one.id, trigger_of(one.id, one.rules, now=now), one.version) for one in left]
+        done = await store.schedules.resume(partition, new, record=record)
+        attached += done
+        versions = {one.id: one.version for one in left}
+        rest = await store.schedules.get(list(versions.keys() - set(done)))
+        left = [one for one in rest if one.version != versions[one.id]]
+    raise _contended(left[0].name)
 
 
 async def update(

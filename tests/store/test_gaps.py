@@ -222,7 +222,7 @@ async def test_what_was_written_down_long_ago_is_forgotten(world: World, table: 
     await _missed(table)
     await table.catch_up(CatchUp((await table.gap()).gap, nominal=table.at(4)))
     await world.store.schedules.pause(table.partition, [new.id])
-    await world.store.schedules.resume(table.partition, [(new.id, table.trigger())])
+    await world.store.schedules.resume(table.partition, [(new.id, table.trigger(), 1)])
     assert await world.store.schedules.change(table.partition, new, version=1)
     world.clock.advance(100)
     await world.store.schedules.pause(table.partition, [new.id])

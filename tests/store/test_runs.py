@@ -216,7 +216,7 @@ async def test_failures_in_a_row_pause_it_and_count_anew_when_it_is_resumed(
     assert await table.states(id, 5) == [None]
     assert await table.ledger(id) == [(5, None, "paused")]
     world.clock.advance(30)
-    await world.store.schedules.resume(table.partition, [(id, new.trigger)])
+    await world.store.schedules.resume(table.partition, [(id, new.trigger, 1)])
     for minute in (6, 7):
         await table.fire_at(minute)
         world.clock.advance(1)

@@ -117,9 +117,9 @@ async def test_a_resumed_schedule_fires_from_then_on(world: World, table: Table)
     assert await table.state(id) is ScheduleState.PARKED
     world.clock.advance(90)
     trigger = table.trigger()
-    back = await world.store.schedules.resume(table.partition, [(id, trigger), (other, None)])
+    back = await world.store.schedules.resume(table.partition, [(id, trigger, 1), (other, None, 1)])
     assert sorted(back) == sorted([id, other])
-    assert await world.store.schedules.resume(table.partition, [(id, trigger)]) == []
+    assert await world.store.schedules.resume(table.partition, [(id, trigger, 1)]) == []
     assert await table.state(other) is ScheduleState.ENDED
     await table.fire_at(2)  # the time before, at which nobody was attached
     await table.fire()
@@ -292,7 +292,7 @@ async def test_what_is_done_by_hand_is_recorded_with_it(world: World, table: Tab
     schedules, partition = world.store.schedules, table.partition
     await schedules.change(partition, new, version=1, record=record("change"))  # type: ignore[arg-type]
     await schedules.pause(partition, [new.id], record=record("pause"))  # type: ignore[arg-type]
-    await schedules.resume(partition, [(new.id, new.trigger)], record=record("resume"))  # type: ignore[arg-type]
+    await schedules.resume(partition, [(new.id, new.trigger, 2)], record=record("resume"))  # type: ignore[arg-type]
     await schedules.delete(partition, [new.id], record=record("delete"))  # type: ignore[arg-type]
     await schedules.delete(partition, [new.id], record=record("delete"))  # type: ignore[arg-type]
     entries = await world.store.audit.list(target=new.id)
@@ -443,9 +443,27 @@ async def test_a_schedule_that_is_resumed_while_it_is_changed_is_what_it_was_cha
     world.clock.advance(62)
     await asyncio.gather(
         *(schedules.change(partition, one, version=1) for one in changed),
-        *(other.schedules.resume(partition, [(one.id, one.trigger)]) for one in new),
+        *(other.schedules.resume(partition, [(one.id, one.trigger, 1)]) for one in new),
         *(table.fire() for _ in range(3)),
     )
+    await schedules.resume(partition, [(one.id, later, 2) for one in new])
     for one in new:
         found = await table.get(one.id)
-        assert (found.version, found.state) == (2, "active")
+        assert (found.version, found.state, found.trigger) == (2, "active", later.id)
+
+
+async def test_a_schedule_is_not_resumed_by_rules_that_it_has_no_longer(
+    world: World, table: Table
+) -> None:
+    new = table.new()
+    schedules, partition = world.store.schedules, table.partition
+    await schedules.create(partition, [new])
+    await schedules.pause(partition, [new.id])
+    later = table.trigger(words="another")
+    assert await schedules.change(partition, msgspec.structs.replace(new, trigger=later), version=1)
+    assert await schedules.resume(partition, [(new.id, new.trigger, 1)]) == []
+    found = await table.get(new.id)
+    assert (found.state, found.trigger) == ("paused", None)
+    assert (await table.ledger(new.id))[-1] == (0, None, "paused")
+    assert await schedules.resume(partition, [(new.id, later, 2)]) == [new.id]
+    assert (await table.get(new.id)).trigger == later.id

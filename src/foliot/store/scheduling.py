@@ -219,11 +219,12 @@ class Schedules(Protocol):
     async def resume(
         self,
         partition: int,
-        schedules: Sequence[tuple[ScheduleId, NewTrigger | None]],
+        schedules: Sequence[tuple[ScheduleId, NewTrigger | None, int]],
         *,
         record: Record | None = None,
     ) -> list[ScheduleId]:
-        """From now on; what was missed is written down as paused. Returns those that were paused or parked."""
+        """From now on, each with the trigger of its rules of this version; what was missed is written down as paused.
+        Returns those that were paused or parked, and of that version."""
         ...
 
     async def delete(

@@ -107,15 +107,16 @@ class PostgresSchedules(Firing):
     async def resume(
         self,
         partition: int,
-        schedules: Sequence[tuple[ScheduleId, NewTrigger | None]],
+        schedules: Sequence[tuple[ScheduleId, NewTrigger | None, int]],
         *,
         record: Record | None = None,
     ) -> list[ScheduleId]:
-        triggers = [trigger for _, trigger in schedules]
+        triggers = [trigger for _, trigger, _ in schedules]
         steps = _triggers(partition, triggers)
         values = self._values(
             partition,
-            ids=words(id for id, _ in schedules),
+            ids=words(id for id, _, _ in schedules),
+            versions=numbers(version for _, _, version in schedules),
             triggers=optional_numbers(None if one is None else one.id for one in triggers),
         )
         steps.append(Step(SQL["resume_schedules"], values))

@@ -111,17 +111,18 @@ class SqliteSchedules(Firing):
     async def resume(
         self,
         partition: int,
-        schedules: Sequence[tuple[ScheduleId, NewTrigger | None]],
+        schedules: Sequence[tuple[ScheduleId, NewTrigger | None, int]],
         *,
         record: Record | None = None,
     ) -> list[ScheduleId]:
         def run(connection: Connection) -> list[ScheduleId]:
             values = self._values(partition)
-            _put(connection, [trigger for _, trigger in schedules], values)
+            _put(connection, [trigger for _, trigger, _ in schedules], values)
             back: list[ScheduleId] = []
-            for id, trigger in schedules:
-                told: Values = {"id": id, "trigger": None if trigger is None else trigger.id}
-                found = execute(connection, SQL["resume_schedules"], {**values, **told})
+            for id, trigger, version in schedules:
+                told: Values = {**values, "id": id, "version": version}
+                told["trigger"] = None if trigger is None else trigger.id
+                found = execute(connection, SQL["resume_schedules"], told)
                 back += [ScheduleId(row[0]) for row in found]
             self._record(connection, record, back)
             return back

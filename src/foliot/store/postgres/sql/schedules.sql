@@ -107,8 +107,9 @@ WITH back AS (
         active_from = greatest(coalesce(:now, now()), to_timestamp((s.rules::jsonb ->> 'start')::bigint),
             (SELECT CASE WHEN t.cursor IS NOT NULL THEN t.next_fire_at ELSE t.fired_at END + interval '1 microsecond'
              FROM foliot.triggers t WHERE t.partition = :partition AND t.id = n.trigger))
-    FROM unnest(:ids::uuid[], :triggers::bigint[]) AS n (id, trigger)
-    WHERE s.partition = :partition AND s.id = ANY (:ids::uuid[]) AND s.id = n.id AND s.state IN ('paused', 'parked')
+    FROM unnest(:ids::uuid[], :triggers::bigint[], :versions::integer[]) AS n (id, trigger, version)
+    WHERE s.partition = :partition AND s.id = ANY (:ids::uuid[]) AND s.id = n.id AND s.version = n.version
+      AND s.state IN ('paused', 'parked')
     RETURNING s.id, s.active_from
 ), closed AS (
     UPDATE foliot.ledger l SET to_at = b.active_from - interval '1 microsecond'

@@ -66,11 +66,12 @@ SET state = CASE WHEN :trigger IS NULL THEN 'ended' ELSE 'active' END, trigger =
     active_from = max(:now, coalesce(json_extract(rules, '$.start') * 1000000, 0),
         coalesce((SELECT CASE WHEN t.cursor IS NOT NULL THEN t.next_fire_at ELSE t.fired_at END + 1
                   FROM foliot_triggers t WHERE t.partition = :partition AND t.id = :trigger), 0))
-WHERE partition = :partition AND id = :id AND state IN ('paused', 'parked')
+WHERE partition = :partition AND id = :id AND version = :version AND state IN ('paused', 'parked')
 RETURNING id;
 UPDATE foliot_ledger
 SET to_at = (SELECT s.active_from - 1 FROM foliot_schedules s WHERE s.partition = :partition AND s.id = :id)
-WHERE partition = :partition AND schedule = :id AND to_at IS NULL;
+WHERE partition = :partition AND schedule = :id AND to_at IS NULL
+  AND (SELECT s.state FROM foliot_schedules s WHERE s.partition = :partition AND s.id = :id) IN ('active', 'ended');
 
 -- name: get_schedule_for_change
 -- After put_triggers: what it is, what of its trigger it would leave, and from when on the new trigger fires for it.
