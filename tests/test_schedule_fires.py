@@ -15,10 +15,13 @@ from foliot.model.job import NewJob, Outcome
 from foliot.model.lane import lane_of
 from foliot.model.schedule import Answer, Reason
 from foliot.schedule_commands import Draft
-from foliot.scheduler.catch_up import CatchingUp
+from foliot.scheduler.catch_up import MOST, CatchingUp
 from foliot.scheduler.fire import Fire
 from foliot.scheduler.partitions import AllPartitions
+from foliot.scheduler.timetables import Timetables
+from foliot.search import list_jobs
 from foliot.store.port import Share
+from foliot.when import Timetable, parse
 from support.stores import World
 
 pytestmark = pytest.mark.anyio
@@ -56,6 +59,10 @@ class Times:
             self._catch_up.see(peek)
             await self._catch_up.tick()
             self.steps += 1
+
+    async def catch_up_once(self) -> None:
+        self._catch_up.see(await self.store.jobs.peek())
+        await self._catch_up.tick()
 
     async def pass_minutes(self, count: int) -> None:
         """Each fired at its time."""
@@ -391,3 +398,35 @@ async def test_a_calendar_that_cannot_be_read_stops_only_those_who_name_it(
     await times.pass_minutes(1)
     assert await times.reasons("free") == ["J", "J", "J"]
     assert len(await world.store.schedules.overdue(seconds=0.5)) == 1
+
+
+class Counted:
+    """A timetable that counts how often it is asked."""
+
+    asked = 0
+
+    def __init__(self, timetable: Timetable) -> None:
+        self._timetable = timetable
+
+    def next_after(self, moment: int) -> int | None:
+        self.asked += 1
+        return self._timetable.next_after(moment)
+
+
+@pytest.mark.parametrize("place", ["sqlite-1", "postgres-1"], indirect=True)
+async def test_a_long_gap_is_looked_through_once_and_from_its_end(
+    times: Times, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await times.make("n", "@every 1s", misfire="all", catchup_rate=2)
+    times.world.clock.advance(24 * 60 * MINUTE)
+    now = times.world.clock.now()
+    await times.fire()
+    counted = Counted(parse("@every 1s").timetable())
+    monkeypatch.setattr(Timetables, "of", lambda self, due: counted)
+    for _ in range(5):
+        await times.catch_up_once()
+    assert counted.asked < 2 * MOST
+    jobs = (await list_jobs(times.store, "schedule:n", limit=100)).jobs
+    found = {job.extras.nominal: round((job.run_at - now).total_seconds(), 1) for job in jobs}
+    first = int(now.timestamp()) - MOST + 1
+    assert found == {first + n: n / 2 for n in range(5)}

@@ -36,7 +36,6 @@ from foliot.store.scheduling import GRACE, Run
 from foliot.when.zones import local_date
 
 _MOST: Final = 10_000
-_HOUR: Final = 3600
 _AHEAD: Final = int(GRACE) + 1  # times that may not have an answer yet
 _NO_RECORD: Final = "nothing is left of it: its job ended before history goes back"
 _NOT_YET: Final = "no scheduler has fired it yet"
@@ -112,19 +111,10 @@ async def spans_of(store: Store, schedule: Schedule, *, now: float) -> list[Span
 
 
 def last_times(span: Span, count: int) -> list[int]:
-    """The last so many nominal times of a span, first first: by looking back further and further."""
+    """The last so many nominal times of a span, first first."""
     timetable = timetable_of(span.rules)
     assert timetable is not None
-    found: list[int] = []
-    high, reach = span.high, _HOUR
-    while len(found) < count and high > span.low:
-        low = max(span.low, high - reach)
-        some = list(when.between(timetable, low, high))
-        found[:0] = some
-        high = low
-        if len(some) * 4 < count:
-            reach *= 4
-    return found[-count:]
+    return when.last_between(timetable, span.low, span.high, count)
 
 
 def first_times(span: Span, count: int) -> list[int]:

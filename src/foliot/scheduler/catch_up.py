@@ -6,8 +6,9 @@ want only that. After every chunk the gap's place is stored, so that any process
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Final
 
 from foliot.clock import Clock
@@ -19,7 +20,7 @@ from foliot.scheduler.partitions import Partitions
 from foliot.scheduler.timetables import Timetables
 from foliot.store.port import Peek, Store, Wake
 from foliot.store.scheduling import CatchUp, Due, OpenGap
-from foliot.when import between
+from foliot.when import Timetable, last_between
 
 _SELDOM: Final = 60.0
 _PAUSE: Final = 0.01  # between two chunks: what is due goes first
@@ -64,7 +65,8 @@ class CatchingUp(Loop):
 
     async def _catch_up(self, partition: int, found: Sequence[OpenGap]) -> None:
         await self._timetables.refresh([one.due for one in found if one.due is not None])
-        steps = together([self._plan(one) for one in found], [_size(one) for one in found])
+        alike = [*found[:1], *(one for one in found[1:] if not _repeats(one))]
+        steps = together([self._plan(one) for one in alike], [_size(one) for one in alike])
         fired = await self._store.schedules.catch_up(partition, steps)
         tell(self._announce, partition, fired)
 
@@ -73,20 +75,20 @@ class CatchingUp(Loop):
         if due is None:
             return CatchUp(gap)
         last = self._timetables.of(due).next_after(gap.to) is None
-        times = self._times(gap, due) if found.repeats or gap.nominal is not None else []
-        wanted = [at for at in times if gap.nominal is None or at >= gap.nominal]
-        if not wanted:
+        times = self._times(gap, due) if _repeats(found) else ()
+        place = 0 if gap.nominal is None else bisect_left(times, gap.nominal)
+        if place == len(times):
             return self._latest(gap, due, ends=last)
-        at = wanted[0]
+        at = times[place]
         whole = due.upper is None
         # After the last of its times comes one that is none: the place of those that want the last one only.
-        then = (wanted[1] if len(wanted) > 1 else gap.to + 1) if whole else at
+        then = (times[place + 1] if place + 1 < len(times) else gap.to + 1) if whole else at
         return CatchUp(
             gap,
             due.stateful,
             nominal=at,
             policy=Misfire.ALL,
-            place=times.index(at),
+            place=place,
             upper=due.upper,
             then=then,
             after=due.upper,
@@ -105,14 +107,16 @@ class CatchingUp(Loop):
             ends=whole and ends,
         )
 
-    def _times(self, gap: Gap, due: Due) -> list[int]:
-        timetable = self._timetables.of(due)
-        times = (
-            at
-            for at in between(timetable, gap.start - 1, gap.to)
-            if not self._timetables.excludes(due, at)
-        )
-        return list(deque(times, MOST))
+    def _times(self, gap: Gap, due: Due) -> Sequence[int]:
+        times = _last_times(self._timetables.of(due), gap.start, gap.to)
+        if not due.calendars:
+            return times
+        return [at for at in times if not self._timetables.excludes(due, at)]
+
+
+@lru_cache(maxsize=16)  # a gap is walked in as many steps as it has times
+def _last_times(timetable: Timetable, start: int, to: int) -> Sequence[int]:
+    return last_between(timetable, start - 1, to, MOST)
 
 
 def together(steps: Sequence[CatchUp], sizes: Sequence[int]) -> list[CatchUp]:
@@ -126,6 +130,12 @@ def together(steps: Sequence[CatchUp], sizes: Sequence[int]) -> list[CatchUp]:
             triggers.add(step.gap.trigger)
             room -= size
     return made
+
+
+def _repeats(found: OpenGap) -> bool:
+    """Whether each of its times is still to be made up for, not only the last."""
+    gap = found.gap
+    return found.repeats if gap.nominal is None else gap.nominal <= gap.to
 
 
 def _size(found: OpenGap) -> int:

@@ -21,7 +21,7 @@ from foliot.when.part import Part
 from foliot.when.preview import ClockChange, Fire, Preview, preview
 from foliot.when.rrule import is_rule, read_rule, zone_in
 from foliot.when.rrule_timetable import can_fire
-from foliot.when.timetable import Timetable, between, count_between, last_until
+from foliot.when.timetable import Timetable, between, count_between, last_between, last_until
 from foliot.when.wall import DstGap, DstOverlap
 from foliot.when.zones import check_zone, load_zone, tzdata_version, zone_names
 
@@ -36,6 +36,7 @@ __all__ = [
     "between",
     "check_zone",
     "count_between",
+    "last_between",
     "last_until",
     "parse",
     "preview",

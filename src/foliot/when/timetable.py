@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Final, Protocol
 
 from foliot.when.civil import EARLIEST
 from foliot.when.forms import Instant
+
+_HOUR: Final = 3600
 
 
 class Timetable(Protocol):
     def next_after(self, moment: int) -> int | None:
         """The first fire after this moment, in whole seconds since 1970; None if there is none any more."""
         ...
+
+    def __hash__(self) -> int: ...
 
 
 class InstantTimetable:
@@ -33,6 +37,20 @@ def between(timetable: Timetable, start: int, end: int) -> Iterator[int]:
     while found is not None and found <= end:
         yield found
         found = timetable.next_after(found)
+
+
+def last_between(timetable: Timetable, start: int, end: int, count: int) -> list[int]:
+    """The last so many of these, first first: by looking back further and further, not from the start."""
+    found: list[int] = []
+    high, reach = end, _HOUR
+    while len(found) < count and high > start:
+        low = max(start, high - reach)
+        some = list(between(timetable, low, high))
+        found[:0] = some
+        high = low
+        if len(some) * 4 < count:
+            reach *= 4
+    return found[-count:]
 
 
 def count_between(timetable: Timetable, start: int, end: int, *, limit: int = 1_000_000) -> int:
