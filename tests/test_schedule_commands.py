@@ -211,6 +211,15 @@ async def test_running_it_by_hand_follows_its_rule_of_overlap_or_another(world: 
     assert (entry.actor, entry.action) == ("ada", "trigger")
 
 
+@pytest.mark.parametrize("place", ["sqlite-1", "postgres-1"], indirect=True)
+async def test_a_run_by_hand_that_becomes_no_job_leaves_the_live_one_alone(world: World) -> None:
+    await commands.create(world.store, [draft(job=template(key="one"), overlap="terminate_other")])
+    first = await commands.trigger(world.store, "nightly", ids=world.ids)
+    assert first is not None
+    assert await commands.trigger(world.store, "nightly", ids=world.ids) is None
+    assert await world.state(first) is JobState.READY
+
+
 async def test_a_buffered_run_by_hand_waits_for_the_one_before(world: World) -> None:
     await commands.create(world.store, [draft("n", overlap="buffer_one")])
     runs = [await commands.trigger(world.store, "n", ids=world.ids) for _ in range(3)]

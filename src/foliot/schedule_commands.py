@@ -138,7 +138,7 @@ async def trigger(
     partition = partition_of(schedule.id, store.partitions)
     job = job_of(schedule, ids.job(slot_of(schedule.id)), overlap=rule or schedule.rules.overlap)
     fired = await store.schedules.run_now(partition, schedule.id, job, overlap=rule)
-    if fired is None or (job.key is not None and await store.jobs.get(job.id) is None):
+    if fired is None:
         return None
     if isinstance(by, Author):
         await store.audit.write([by.deed("trigger", f"schedule:{name}", job=job.id)])

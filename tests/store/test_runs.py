@@ -389,6 +389,21 @@ async def test_a_run_by_hand_keeps_to_the_rule_of_overlap_or_to_the_one_given(
     assert await table.states(id, 1) == [None]
 
 
+@pytest.mark.parametrize("overlap", [Overlap.CANCEL_OTHER, Overlap.TERMINATE_OTHER])
+async def test_a_run_by_hand_whose_unique_key_is_taken_ends_no_other(
+    world: World, table: Table, overlap: Overlap
+) -> None:
+    id = await table.create(key="k", overlap=overlap)
+    await table.fire_at(1)
+    before = await table.states(id, 1)
+    job = _by_hand(world, table, id, key="k")
+    assert await world.store.schedules.run_now(table.partition, id, job) is None
+    assert await world.store.jobs.get(job.id) is None
+    live = await world.get(fire_id(id, table.at(1)))
+    assert [live.state] == before
+    assert not live.cancel_requested
+
+
 async def test_nobody_runs_a_schedule_that_there_is_not(world: World, table: Table) -> None:
     nobody = table.new().id
     with pytest.raises(UnknownSchedule):

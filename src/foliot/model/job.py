@@ -90,6 +90,12 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
     more: More | None = None
     key_mode: KeyMode = "keep"
 
+    @property
+    def nominal(self) -> int | None:
+        """The time of its schedule that it is for."""
+        extras = None if self.more is None else self.more.extras
+        return None if extras is None else extras.nominal
+
 
 class Facts(msgspec.Struct, frozen=True):
     """What was said of a job when it was submitted, and when it is due, as its worker knows it."""

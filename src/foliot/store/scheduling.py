@@ -102,12 +102,10 @@ class OpenGap(msgspec.Struct, frozen=True):
     """A gap that is to be caught up with."""
 
     gap: Gap
-    due: (
-        Due | None
-    )  # its trigger, with the chunk after the gap's cursor; None: there is none any more
-    repeats: bool = (
-        False  # at its beginning: whether some of its schedules want every time they missed
-    )
+    # Its trigger, with the chunk after the gap's cursor; None: there is none any more.
+    due: Due | None
+    # At its beginning: whether some of its schedules want every time they missed.
+    repeats: bool = False
 
 
 class CatchUp(msgspec.Struct, frozen=True):
@@ -267,7 +265,7 @@ class Schedules(Protocol):
         self, partition: int, id: ScheduleId, job: NewJob, *, overlap: Overlap | None = None
     ) -> Fired | None:
         """Submit `job` as a run of this schedule by hand, under its rule of overlap or this one. None: that
-        forbids it."""
+        forbids it, or a live job has its unique key; then no other is asked to end."""
         ...
 
     async def backfill(self, partition: int, id: ScheduleId, jobs: Sequence[NewJob]) -> list[JobId]:
@@ -367,7 +365,7 @@ def may_follow(overlap: Overlap, rules: Rules, live: int) -> bool:
 
 def passed(jobs: Sequence[NewJob], unfired: Sequence[Sequence[int]]) -> list[NewJob]:
     """Those whose times are not left to the trigger, which fires from `unfired` on."""
-    return [job for job in jobs if not unfired or _nominal(job) < unfired[0][0]]
+    return [job for job in jobs if not unfired or (job.nominal or 0) < unfired[0][0]]
 
 
 def encode_rules(rules: Rules) -> str:
@@ -390,12 +388,6 @@ def more_of(schedule: NewSchedule) -> str | None:
     if more is None or (rest := msgspec.structs.replace(more, extras=None)) == More():
         return None
     return msgspec.json.encode(rest).decode()
-
-
-def _nominal(job: NewJob) -> int:
-    extras = None if job.more is None else job.more.extras
-    assert extras is not None and extras.nominal is not None
-    return extras.nominal
 
 
 def _pattern(name: str) -> str:

@@ -134,6 +134,9 @@ class PostgresSchedules(Firing):
                 return None
             for step in insert_steps(partition, [job], self._clock.now_for_store()):
                 await ask(step)
+            values = self._values(partition, ids=words([job.id]))
+            if not await ask(Step(FIRE["list_runs"], values)):
+                return None
             others = live if rule in (Overlap.CANCEL_OTHER, Overlap.TERMINATE_OTHER) else []
             return Fired([], 0, await self._cancel(ask, partition, others))
 

@@ -144,7 +144,8 @@ class SqliteSchedules(Firing):
             rule = overlap or schedule.rules.overlap
             if not may_follow(rule, schedule.rules, len(live)):
                 return None
-            insert(connection, submissions([job]), values)
+            if not insert(connection, submissions([job]), values):
+                return None
             others = live if rule in (Overlap.CANCEL_OTHER, Overlap.TERMINATE_OTHER) else []
             return Fired([], 0, cancel(connection, others, values))
 
