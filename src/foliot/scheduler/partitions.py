@@ -40,7 +40,7 @@ class Partitions(Loop):
             asked = self.clock.monotonic()
             self._held = await self._store.leases.divide(self._session, term=self._term)
             self._until = asked + self._term if not self._given_up else 0.0
-        return self.ids.jitter(self._term / 3)
+        return self.ids.jitter(self._term * 0.3, 0.1)  # never later than a third of the term
 
     async def give_up(self) -> None:
         """For good: others take them at once, instead of when they run out."""
