@@ -185,9 +185,13 @@ class ChildProcess(asyncio.Protocol):
 
     async def _wait_for_end(self, process: asyncio.subprocess.Process) -> None:
         await process.wait()
+        # What it said last may still be on its way.
+        self._loop.call_later(0.05, self._end_of, process)
+
+    def _end_of(self, process: asyncio.subprocess.Process) -> None:
+        """By now there may be another one, which has nothing to do with it."""
         if process is self._process:
-            # What it said last may still be on its way.
-            self._loop.call_later(0.05, self.connection_lost, None)
+            self.connection_lost(None)
 
     def _send(self, message: ToChild) -> None:
         if self._transport is not None:
