@@ -31,8 +31,8 @@ def test_what_the_code_declares_is_there(foliot: Harness, foliot_app: Foliot) ->
         nominal = current_job().nominal_at
         return None if nominal is None else int(nominal.timestamp())
 
-    foliot.advance("1 minute")
-    assert foliot.advance("59 minutes") == 6
+    # It is whatever time of day: one of the six may be within the first minute.
+    assert foliot.advance("1 minute") + foliot.advance("59 minutes") == 6
     ran = foliot.jobs(tidy)
     assert [foliot.result(job) for job in ran] == [job.extras.nominal for job in ran]
     handle = foliot_app.get_schedule("tidy")
