@@ -18,7 +18,14 @@ NAMES = [str(path.relative_to(SOURCE)) for path in MODULES]
 LONGEST_FILE = 400
 BANNED_PARTS = {"manager", "helper", "helpers", "util", "utils", "common", "base", "impl"}
 ADAPTERS = ("foliot.store.sqlite", "foliot.store.postgres")
-WHEN_MAY_IMPORT = {"foliot.when", "foliot.units", "foliot.errors", "msgspec", "dateutil"}
+WHEN_MAY_IMPORT = {
+    "foliot.when",
+    "foliot.units",
+    "foliot.errors",
+    "foliot.shown",
+    "msgspec",
+    "dateutil",
+}
 MODEL_MAY_IMPORT = {"foliot.model", "foliot.ids", *WHEN_MAY_IMPORT}
 MACHINE_PATH = re.compile(r"/(?:work|root|tmp|home/\w+|Users/\w+)/")
 

@@ -20,9 +20,8 @@ from foliot.errors import (
     StoreUnavailable,
     UnknownJob,
     UnknownKind,
-    redact,
-    shown,
 )
+from foliot.shown import redact, shown
 
 EXCEPTIONS = [
     one for _, one in inspect.getmembers(errors, inspect.isclass) if issubclass(one, Exception)

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from foliot.explain import MOST_AHEAD, Facts, explain
+from foliot.explain_gate import GateFacts
 from foliot.ids import JobId, SessionId
+from foliot.model.breaker import Breaker, State
 from foliot.model.job import Attempt, Job, JobState, Progress
+from foliot.model.limit import Limit
 from foliot.model.search import Standing
 from foliot.model.session import Session
 from foliot.store.queueing import Queue
@@ -126,11 +129,11 @@ soon = {"run_at": NOW + timedelta(minutes=4)}
         ),
         ({"job": job("ready", expires_at=NOW)}, ["expired at", "about to be cancelled"]),
         ({"job": job("ready")}, ["the next of its lane", "1 live worker of its queue"]),
-        ({"job": job("ready"), "standing": Standing(7, [])}, ["7 ready jobs of its lane before"]),
-        ({"job": job("ready"), "standing": Standing(1, [])}, ["ready: 1 ready job of its lane"]),
+        ({"job": job("ready"), "standing": Standing(7, [])}, ["7 jobs ahead"]),
+        ({"job": job("ready"), "standing": Standing(1, [])}, ["ready: 1 job ahead"]),
         (
             {"job": job("ready"), "standing": Standing(MOST_AHEAD, [])},
-            ["at least 1,000 ready jobs"],
+            ["more than 10,000 jobs"],
         ),
         (
             {
@@ -144,14 +147,18 @@ soon = {"run_at": NOW + timedelta(minutes=4)}
                 )
             },
             [
-                "attempt 2 of 5 runs on box, process 42, since 2026-11-02 12:00:00Z",
+                "attempt 2 of 5 runs on box, process 42\n  since 2026-11-02 12:00:00Z",
                 "40% done: rows",
                 "asked to end",
             ],
         ),
         (
-            {"job": job("running", attempt=1), "sessions": []},
+            {"job": job("running", attempt=1)},
             ["on a worker that is gone", "about to be taken back"],
+        ),
+        (
+            {"job": job("running", attempt=1), "sessions": []},
+            ["its worker is lost: the job is taken back when", "no live process does the"],
         ),
         (
             {"job": job("succeeded", attempt=1, finished_at=NOW, max_attempts=None)},
@@ -200,3 +207,106 @@ def test_a_job_is_explained(facts: dict[str, Any], said: list[str]) -> None:
     for words in said:
         assert words in str(explanation)
     assert f"{explanation.state}: {explanation.state}" not in str(explanation)
+
+
+@pytest.mark.parametrize("facts", [{"queue": PAUSED}, {"sessions": []}])
+def test_no_start_is_expected_while_something_stands_in_the_way(facts: dict[str, Any]) -> None:
+    busy: dict[str, Any] = {"sessions": [worker()], "standing": Standing(1204, []), "pace": 310.0}
+    said = str(explain(Facts(job=job("ready"), now=NOW, **busy)))
+    assert "1,204 jobs ahead at about 310/s, expected start in 4s" in said
+    said = str(explain(Facts(job=job("ready"), now=NOW, **{**busy, **facts})))
+    assert "1,204 jobs ahead" in said
+    assert "310/s" not in said and "expected" not in said
+
+
+def test_what_lacks_before_a_job_is_due_has_not_begun_yet() -> None:
+    due, nobody = explain(Facts(job=job("scheduled", **soon), now=NOW)).reasons
+    assert due.since == NOW
+    assert nobody.why == "no worker is alive"
+    assert nobody.since is None
+
+
+def test_a_retry_waits_since_the_attempt_before_it_failed() -> None:
+    own = job("scheduled", attempt=3, created_at=NOW - timedelta(hours=2), **soon)
+    assert explain(Facts(job=own, now=NOW, failure=FAILURE)).reasons[0].since == NOW
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {
+            "job": job("held", reason="order", ordering_key="k"),
+            "standing": Standing(0, [(OTHER, JobState.RUNNING)]),
+        },
+        {"job": job("held", reason="unknown_kind", kind="sent")},
+        {"job": job("held", reason="unknown_kind", kind="sent"), "sessions": []},
+        {"job": job("held", reason="unfitting_payload")},
+        {"job": job("ready", losses=1)},
+    ],
+)
+def test_what_holds_a_job_says_since_when_and_until_what(facts: dict[str, Any]) -> None:
+    for reason in explain(Facts(**{"now": NOW, "sessions": [worker()], **facts})).reasons:
+        assert reason.since == NOW
+        assert reason.change is not None
+
+
+def limited(used: int, most: int, **changes: Any) -> GateFacts:
+    holders = [JobId(f"holder-{number}") for number in range(min(used, 3))]
+    limit = Limit(name="key:a", concurrency=most)
+    return GateFacts(name="key:a", limit=limit, used=used, holders=holders, **changes)
+
+
+def recovering() -> GateFacts:
+    breaker = Breaker(name="stripe", state=State.RECOVERING, since=NOW.timestamp())
+    limit = Limit(name="breaker:stripe", rate=10)
+    return GateFacts(name="breaker:stripe", limit=limit, used=0, wait=0.1, breaker=breaker)
+
+
+def first_line(**facts: Any) -> str:
+    facts = {"sessions": [worker()], **facts}
+    return str(explain(Facts(now=NOW, **facts))).splitlines()[0]
+
+
+def test_all_who_hold_a_limit_are_counted_and_three_of_them_named() -> None:
+    held = job("held", reason="limit", note="key:a")
+    said = str(explain(Facts(job=held, now=NOW, sessions=[worker()], gate=limited(50, 50))))
+    assert "50/50, held by jobs holder-0, holder-1, holder-2 and 47 more" in said
+    assert "until one of them ends, or: foliot limits set key:a --concurrency 51" in said
+
+
+def test_of_a_lowered_limit_enough_must_end() -> None:
+    held = job("held", reason="limit", note="key:a")
+    said = str(explain(Facts(job=held, now=NOW, sessions=[worker()], gate=limited(5, 1))))
+    assert "until enough of them have ended, or: foliot limits set key:a --concurrency 6" in said
+
+
+@pytest.mark.parametrize("gate", [limited(1, 1), limited(0, 1), recovering()])
+def test_a_paused_queue_comes_before_whatever_else_a_job_waits_for(gate: GateFacts) -> None:
+    held = job("held", reason="limit", note=gate.name)
+    assert "was paused by ada@box" in first_line(job=held, queue=PAUSED, gate=gate)
+    assert "paused" not in first_line(job=held, gate=gate)
+
+
+def test_who_only_does_the_duties_of_a_scheduler_is_no_worker() -> None:
+    alone = [worker(kinds=())]
+    assert "no worker is alive" in first_line(job=job("ready"), sessions=alone)
+    assert "live worker of its queue" not in str(
+        explain(Facts(job=job("ready"), now=NOW, sessions=alone))
+    )
+
+
+def test_one_that_drains_is_not_made_up_for_by_one_that_does_not_know_the_kind() -> None:
+    both = [worker(drain=True), worker(kinds=("other",))]
+    assert "every worker that could run it is draining" in first_line(
+        job=job("ready"), sessions=both
+    )
+
+
+def test_a_job_that_died_with_its_workers_says_so() -> None:
+    lost = job("dead", attempt=3, losses=3, reason="worker_lost")
+    assert first_line(job=lost) == "dead: 3 workers were lost while it ran, the last: worker_lost"
+
+
+def test_what_was_lost_and_put_off_has_not_failed() -> None:
+    later = job("scheduled", attempt=1, losses=1, **soon)
+    assert "failed" not in first_line(job=later)

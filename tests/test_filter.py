@@ -536,7 +536,7 @@ def columns(position: int, job: Job) -> tuple[Table, dict[str, Any]]:
     else:
         row |= {"started_at": job.started_at, "finished_at": job.finished_at, "reason": job.reason}
     if table != "history":
-        row |= {"lane": 0, "max_attempts": 5, "outbox": False}
+        row |= {"lane": 0, "max_attempts": 5}
     if table != "dead":
         row["state"] = str(job.state)
     return table, row

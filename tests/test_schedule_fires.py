@@ -16,6 +16,7 @@ from foliot.model.lane import lane_of
 from foliot.model.schedule import Answer, Reason
 from foliot.schedule_commands import Draft
 from foliot.scheduler.catch_up import MOST, CatchingUp
+from foliot.scheduler.duty import Office
 from foliot.scheduler.fire import Fire
 from foliot.scheduler.partitions import AllPartitions
 from foliot.scheduler.timetables import Timetables
@@ -38,11 +39,8 @@ class Times:
         partitions = AllPartitions(
             world.store, SessionId("s"), clock=world.clock, ids=world.ids, term=5
         )
-        common: dict[str, Any] = {"clock": world.clock, "ids": world.ids}
-        self._fire = Fire(
-            world.store, partitions, announce=lambda _: None, look=lambda: None, **common
-        )
-        self._catch_up = CatchingUp(world.store, partitions, announce=lambda _: None, **common)
+        office = Office(world.store, partitions, world.clock, world.ids)
+        self._fire, self._catch_up = Fire(office), CatchingUp(office)
 
     async def make(self, name: str = "n", expression: str = "* * * * *", **options: Any) -> None:
         job = NewJob(JobId(""), "report", b"{}", lane_of("default", ()).number)

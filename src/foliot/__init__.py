@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from foliot.client.handle import Handle as Handle
     from foliot.client.jobs import Jobs as Jobs
     from foliot.client.schedule_handle import ScheduleHandle as ScheduleHandle
+    from foliot.client.workflow import Flow as Flow
+    from foliot.client.workflow_handle import WorkflowHandle as WorkflowHandle
     from foliot.errors import Cancel as Cancel
     from foliot.errors import FoliotError as FoliotError
     from foliot.errors import InvalidValue as InvalidValue
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from foliot.errors import JobFailed as JobFailed
     from foliot.errors import NotChangeable as NotChangeable
     from foliot.errors import NotDead as NotDead
+    from foliot.errors import NotRunning as NotRunning
     from foliot.errors import ResultTimeout as ResultTimeout
     from foliot.errors import Retry as Retry
     from foliot.errors import SessionLost as SessionLost
@@ -29,6 +32,9 @@ if TYPE_CHECKING:
     from foliot.errors import TransactionTooLong as TransactionTooLong
     from foliot.errors import UnknownJob as UnknownJob
     from foliot.errors import UnknownSchedule as UnknownSchedule
+    from foliot.errors import UnknownWorkflow as UnknownWorkflow
+    from foliot.errors import WorkflowFailed as WorkflowFailed
+    from foliot.model.event import Event as Event
     from foliot.model.job import Job as Job
     from foliot.model.job import JobState as JobState
     from foliot.model.job import Priority as Priority
@@ -36,6 +42,7 @@ if TYPE_CHECKING:
     from foliot.model.retry import Fixed as Fixed
     from foliot.model.schedule import Schedule as Schedule
     from foliot.model.schedule import ScheduleState as ScheduleState
+    from foliot.model.workflow import WorkflowState as WorkflowState
     from foliot.schedule_draft import Draft as Draft
     from foliot.worker.context import current_job as current_job
 
@@ -44,8 +51,10 @@ __version__ = "0.1.0"
 _HOMES = {
     "Cancel": "foliot.errors",
     "Draft": "foliot.schedule_draft",
+    "Event": "foliot.model.event",
     "Exponential": "foliot.model.retry",
     "Fixed": "foliot.model.retry",
+    "Flow": "foliot.client.workflow",
     "Foliot": "foliot.client.app",
     "FoliotError": "foliot.errors",
     "Handle": "foliot.client.handle",
@@ -57,12 +66,17 @@ _HOMES = {
     "JobCancelled": "foliot.errors",
     "JobFailed": "foliot.errors",
     "NotDead": "foliot.errors",
+    "NotRunning": "foliot.errors",
     "NotChangeable": "foliot.errors",
     "ResultTimeout": "foliot.errors",
     "StoreRefused": "foliot.errors",
     "StoreUnavailable": "foliot.errors",
     "UnknownJob": "foliot.errors",
     "UnknownSchedule": "foliot.errors",
+    "UnknownWorkflow": "foliot.errors",
+    "WorkflowFailed": "foliot.errors",
+    "WorkflowHandle": "foliot.client.workflow_handle",
+    "WorkflowState": "foliot.model.workflow",
     "Schedule": "foliot.model.schedule",
     "ScheduleHandle": "foliot.client.schedule_handle",
     "ScheduleState": "foliot.model.schedule",
@@ -76,8 +90,10 @@ _HOMES = {
 __all__ = [
     "Cancel",
     "Draft",
+    "Event",
     "Exponential",
     "Fixed",
+    "Flow",
     "Foliot",
     "FoliotError",
     "Handle",
@@ -89,6 +105,7 @@ __all__ = [
     "Jobs",
     "NotChangeable",
     "NotDead",
+    "NotRunning",
     "Priority",
     "ResultTimeout",
     "Retry",
@@ -102,6 +119,10 @@ __all__ = [
     "TransactionTooLong",
     "UnknownJob",
     "UnknownSchedule",
+    "UnknownWorkflow",
+    "WorkflowFailed",
+    "WorkflowHandle",
+    "WorkflowState",
     "current_job",
 ]
 

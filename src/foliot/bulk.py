@@ -179,7 +179,11 @@ def wake_retried(store: Store, partition: int, retried: Retried) -> None:
 
 
 def refusals(retried: Retried) -> dict[JobId, str]:
-    return {
+    steps = {
+        id: f"it is a step of workflow {flow}, which is retried as a whole: foliot workflows retry {flow}"
+        for id, flow in retried.steps.items()
+    }
+    return steps | {
         id: f"its unique key belongs to job {holder} now"
         if holder
         else "its unique key belonged to another job until this moment"

@@ -150,16 +150,21 @@ class ByHand(Life):
                     self._worker.claim_no_more()
 
     async def due_in(self) -> float | None:
-        """Seconds until something is due next."""
+        """Seconds until something is due next: a job, a schedule, a token of a rate, or an open breaker's end."""
+        assert self._scheduler is not None
         peek = await self._store.jobs.peek()
         fires = [seconds for seconds in peek.fire_in.values() if self._fires and seconds > 0]
-        return min([*peek.due_in.values(), *fires], default=None)
+        gates = [self._scheduler.limits.due_in, await self._scheduler.breakers.due_in()]
+        opens = [seconds for seconds in gates if seconds is not None and seconds > 0]
+        return min([*peek.due_in.values(), *fires, *opens], default=None)
 
     def look_at_the_clock(self) -> None:
         assert self._worker is not None
         self._worker.look_at_the_clock()
 
     async def close(self) -> None:
+        assert self._worker is not None
+        await self._worker.write_rollups()
         await self._close()
 
     def _start_beating(self, asked: float) -> None:
@@ -171,7 +176,7 @@ class ByHand(Life):
     def _see(self, peek: Peek) -> None:
         if not self._fires:
             peek = msgspec.structs.replace(peek, fire_in={}, missed=frozenset())
-        self._news |= bool(peek.missed)
+        self._news |= bool(peek.missed or peek.events)
         super()._see(peek)
 
     async def _sync_schedules(self, registry: Registry) -> None:

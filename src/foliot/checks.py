@@ -11,7 +11,9 @@ from foliot.model.job import KeyMode
 from foliot.model.lane import Strategy
 from foliot.model.queue import QueueOptions
 from foliot.model.retry import Exponential, Fixed, StoredRetry
+from foliot.model.workflow import Rule
 from foliot.setting import NAME
+from foliot.shown import did_you_mean
 from foliot.units import read_size
 
 _MOST_NAMES: Final = 32
@@ -191,14 +193,14 @@ def check_memory(memory: int | str | None, executor: str) -> int | None:
     return size
 
 
-def check_errors(given: object) -> tuple[type[BaseException], ...]:
+def check_errors(given: object, field: str = "no_retry") -> tuple[type[BaseException], ...]:
     errors = (given,) if isinstance(given, type) else given
     if isinstance(errors, Iterable):
         found = tuple(errors)
         if all(isinstance(error, type) and issubclass(error, BaseException) for error in found):
             return found
     raise InvalidValue(
-        "no_retry", given, "holds something that is no exception", example="no_retry=(ValueError,)"
+        field, given, "holds something that is no exception", example=f"{field}=(ValueError,)"
     )
 
 
@@ -237,3 +239,12 @@ def check_queue_options(
         else check_seconds("aging", aging, least=0, most=366 * 86400, example="aging=60"),
         None if weights is None else check_weights(weights),
     )
+
+
+def check_rule(value: object) -> Rule:
+    """Of its word."""
+    if isinstance(value, str) and value in list(Rule):
+        return Rule(value)
+    known = ", ".join(Rule)
+    hint = did_you_mean(value, Rule) if isinstance(value, str) else None
+    raise InvalidValue("rule", value, f"is none of {known}", example='rule="all_done"', hint=hint)

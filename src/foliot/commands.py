@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
@@ -22,8 +21,6 @@ from foliot.errors import (
     UnknownJob,
     UnknownKind,
 )
-from foliot.explain import MOST_AHEAD, Explanation, Facts
-from foliot.explain import explain as explain_facts
 from foliot.idempotency import give_back, redirect, reserve
 from foliot.ids import Ids, JobId, is_job_id, partition_of, partition_of_slot
 from foliot.model.audit import Entry
@@ -242,22 +239,6 @@ async def audit(
     all. `after` is the id of the last entry seen."""
     check_whole("limit", limit, 1, LONGEST_PAGE, example="limit=100")
     return await store.audit.list(target=target, limit=limit, after=after)
-
-
-async def explain(store: Store, id: str, *, now: datetime) -> Explanation:
-    """Why it is not running, or how it ended."""
-    job = await get(store, id)
-    queues = {queue.name: queue for queue in await store.queues.all()}
-    failures = await store.jobs.attempts(job.id) if job.attempt or job.losses else []
-    facts = Facts(
-        job=job,
-        now=now,
-        sessions=await store.sessions.all(),
-        queue=queues.get(job.queue),
-        standing=await store.search.standing(job.id, limit=MOST_AHEAD),
-        failure=failures[-1] if failures else None,
-    )
-    return explain_facts(facts)
 
 
 async def get(store: Store, id: str) -> Job:

@@ -15,9 +15,10 @@ from typing import Annotated, get_type_hints
 from msgspec import Struct, convert
 from msgspec.structs import fields
 
-from foliot.errors import ConfigError, did_you_mean, redact
+from foliot.errors import ConfigError
 from foliot.setting import Choice, Duration, Flag, Names, Setting, Size, Url, Weighted, Whole
 from foliot.setting_rules import rules_of
+from foliot.shown import did_you_mean, redact
 from foliot.toml import Document, read_toml
 
 DEFAULT_FILE = "foliot.toml"
@@ -145,12 +146,18 @@ class RetentionSettings(Struct, frozen=True, kw_only=True):
 
     history: Annotated[
         float | None,
-        Duration("how long finished jobs are kept", "7d", 1, 36_500 * DAY, endless=True),
+        Duration(
+            "how long finished jobs and workflows are kept", "7d", 1, 36_500 * DAY, endless=True
+        ),
     ] = 7 * DAY
     idempotency: Annotated[
         float,
         Duration("how long an idempotency key stands for its job", "1d", 1, 36_500 * DAY),
     ] = DAY
+    rollups: Annotated[
+        float | None,
+        Duration("how long counts by the minute are kept", "30d", 1, 36_500 * DAY, endless=True),
+    ] = 7 * DAY
 
     @property
     def keys(self) -> float:
@@ -164,6 +171,10 @@ class LimitSettings(Struct, frozen=True, kw_only=True):
     payload: Annotated[int, Size("largest payload of a job", "256KiB", KIB, 64 * MIB)] = 256 * KIB
     result: Annotated[int, Size("largest result of a job", "256KiB", KIB, 64 * MIB)] = 256 * KIB
     batch: Annotated[int, Whole("most jobs in one submit_many", "10000", 1, 1_000_000)] = 100_000
+    steps: Annotated[int, Whole("most steps of a workflow", "10000", 1, 1_000_000)] = 50_000
+    edges: Annotated[
+        int, Whole("most edges between the steps of a workflow", "20000", 1, 10_000_000)
+    ] = 100_000
     log_lines: Annotated[
         int, Whole("most log lines kept of an attempt; 0: none", "1000", 0, 1_000_000)
     ] = 1000

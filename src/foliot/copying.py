@@ -17,7 +17,7 @@ from foliot.model.job import JobState
 from foliot.store.batches import chunks
 from foliot.store.operator import Record, Say
 from foliot.store.port import Store
-from foliot.store.repartition import Positions, refuse_apart, refuse_schedules
+from foliot.store.repartition import Positions, refuse_apart, refuse_scattered, refuse_schedules
 from foliot.store.tables import TABLES, Table, whole
 
 _BATCH: Final = 500
@@ -41,6 +41,7 @@ async def copy_store(
     await _refuse(source, target, force=force)
     if target.partitions not in (1, source.partitions):
         await _refuse_apart(source, target.partitions)
+        await _refuse_scattered(source, target.partitions)
     if target.partitions != source.partitions:
         await _refuse_schedules(source, target.partitions)
     return await _Copy(source, target, say).run()
@@ -69,6 +70,16 @@ async def _refuse_apart(source: Store, partitions: int) -> None:
         and (one["ordering_key"] is not None or one["schedule"] is not None)
     ]
     refuse_apart(ordered, partitions)
+
+
+async def _refuse_scattered(source: Store, partitions: int) -> None:
+    running = {one["id"] async for one in _dump(source, "workflows") if one["state"] == "running"}
+    steps = [
+        (str(one["job"]), str(one["workflow"]))
+        async for one in _dump(source, "steps")
+        if one["workflow"] in running
+    ]
+    refuse_scattered(steps, partitions)
 
 
 async def _refuse_schedules(source: Store, partitions: int) -> None:
@@ -135,7 +146,7 @@ class _Copy:
             record = self._positions.settle(record, home)
         elif home is not None:
             record = record | {"partition": home}
-        if record.get("state") == JobState.RUNNING:
+        if name == "jobs" and record["state"] == JobState.RUNNING:
             record = record | _give_back(record)
             self._remember(record)
         if home is not None or "partition" not in record or before == now:

@@ -6,11 +6,15 @@ FoliotError
 │   └── InvalidExpression            the same for when something is to run, with the place in the text
 ├── UnknownJob (LookupError)         no job has this id
 ├── UnknownSchedule (LookupError)    no schedule has this name
+├── UnknownWorkflow (LookupError)    no workflow has this id
 ├── NotDead                          only a dead job can be retried or purged, and this one is not
 ├── NotChangeable                    only a job that has not started can be changed
+├── NotRunning                       only a workflow that runs can be added to
 ├── UnknownKind                      no handler is registered under this kind
+├── MissingInput                     a step refers to a result that is not there
 ├── JobFailed                        result() of a job that is dead or skipped
 ├── JobCancelled                     result() of a job that was cancelled
+├── WorkflowFailed                   result() of a workflow that failed or was cancelled
 ├── ResultTimeout (TimeoutError)     result() waited long enough
 ├── SearchTimeout (TimeoutError)     a search took too long: its filter is to be narrowed
 ├── StoreUnavailable                 the store cannot be reached; .unknown: it may have committed
@@ -31,20 +35,13 @@ FoliotError
 
 from __future__ import annotations
 
-import difflib
-import re
-import reprlib
 from collections.abc import Iterable
-from datetime import datetime
+
+from foliot.shown import did_you_mean, redact, shown
 
 LONGEST_WAIT = 3653 * 86_400.0  # ten years: whatever is put off longer is a mistake
 
-_LONGEST_SHOWN = 80
 _NOT_GIVEN = object()
-
-# Greedy up to the last "@": a password may hold unescaped "@" and "/" and must not leak even then.
-_PASSWORD = re.compile(r"(://[^:/?#@\s]*:).*@", re.DOTALL)
-_PASSWORD_PARAMETER = re.compile(r"((?:^|[?&\s;])\w*passw(?:or)?d\s*=\s*)[^&\s;]*", re.IGNORECASE)
 
 
 class FoliotError(Exception):
@@ -148,6 +145,17 @@ class UnknownSchedule(FoliotError, LookupError):
         )
 
 
+class UnknownWorkflow(FoliotError, LookupError):
+    """No workflow has this id."""
+
+    def __init__(self, id: object) -> None:
+        self.id = id
+        super().__init__(
+            f"no workflow has the id {shown(str(id))}",
+            hint="it was never submitted to this store, or it has been pruned: foliot workflows list",
+        )
+
+
 class NotDead(FoliotError):
     """Only dead jobs can be retried or purged."""
 
@@ -166,6 +174,15 @@ class NotChangeable(FoliotError):
         super().__init__(f"job {id} is {state}, and only a job that has not started can be changed")
 
 
+class NotRunning(FoliotError):
+    """A workflow that has ended, or is about to, takes no more steps."""
+
+    def __init__(self, id: str, state: str) -> None:
+        super().__init__(f"workflow {id} is {state}")
+        self.id = id
+        self.state = state
+
+
 class UnknownKind(FoliotError):
     """No handler is registered under this kind."""
 
@@ -174,6 +191,15 @@ class UnknownKind(FoliotError):
         super().__init__(
             f"no job of kind {shown(kind)} is registered", hint=did_you_mean(kind, known)
         )
+
+
+class MissingInput(FoliotError):
+    """The payload of a step refers to something that no parent of it resulted in. Trying again is no use."""
+
+    def __init__(self, step: str, path: Iterable[str | int], problem: str) -> None:
+        self.step = step
+        self.path = tuple(path)
+        super().__init__(f"input {'.'.join(map(str, (step, *self.path)))}: {problem}")
 
 
 class JobFailed(FoliotError):
@@ -195,15 +221,39 @@ class JobCancelled(FoliotError):
         super().__init__(f"job {id} was cancelled" + (f": {reason}" if reason else ""))
 
 
+class WorkflowFailed(FoliotError):
+    """A workflow whose result was asked for has ended without one. `steps` are those that failed, `error` says how the
+    first of them did, `reason` why all of it was ended: deadline, requested."""
+
+    def __init__(
+        self,
+        id: object,
+        state: str = "failed",
+        *,
+        error: str | None = None,
+        reason: str | None = None,
+        steps: tuple[str, ...] = (),
+    ) -> None:
+        self.id = id
+        self.state = state
+        self.error = error
+        self.reason = reason
+        self.steps = steps
+        told = "; ".join(one for one in (reason, error) if one)
+        super().__init__(f"workflow {id} is {state}" + (f": {told}" if told else ""))
+
+
 class ResultTimeout(FoliotError, TimeoutError):
     """The job has not ended within the time given; it goes on."""
 
-    def __init__(self, id: object, waited: float, state: str | None = None) -> None:
+    def __init__(
+        self, id: object, waited: float, state: str | None = None, *, what: str = "job"
+    ) -> None:
         self.id = id
         self.waited = waited
         self.state = state
         still = f"is still {state}" if state else "has not ended"
-        super().__init__(f"job {id} {still} after {waited:g} s")
+        super().__init__(f"{what} {id} {still} after {waited:g} s")
 
 
 class SearchTimeout(FoliotError, TimeoutError):
@@ -339,34 +389,7 @@ class Cancel(FoliotError):
         super().__init__(self.reason or "the handler cancelled its job")
 
 
-def redact(text: str) -> str:
-    """The text with the passwords of any URL in it replaced."""
-    return _PASSWORD_PARAMETER.sub(r"\1***", _PASSWORD.sub(r"\1***@", text))
-
-
-def shown(value: object) -> str:
-    """A value as an error may show it: short, and without passwords."""
-    if isinstance(value, datetime):
-        return str(value)
-    if isinstance(value, str):
-        value = redact(value[: _LONGEST_SHOWN * 10])
-    try:
-        return _short.repr(value)
-    except ValueError:  # an int of more digits than Python prints
-        return f"a huge {type(value).__name__}"
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """A hint with the nearest of the known names, if one is near."""
-    nearest = difflib.get_close_matches(name[:_LONGEST_SHOWN], list(known), n=1, cutoff=0.6)
-    return f"did you mean {nearest[0]}?" if nearest else None
-
-
 def _is_seconds(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return 0 <= value <= LONGEST_WAIT
-
-
-_short = reprlib.Repr()
-_short.maxstring = _short.maxother = _short.maxlong = _LONGEST_SHOWN

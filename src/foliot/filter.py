@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 import msgspec
 
-from foliot.errors import InvalidValue, did_you_mean, shown
+from foliot.errors import InvalidValue
 from foliot.filter_value import (
     ANY,
     FIELDS,
@@ -32,6 +32,7 @@ from foliot.filter_value import (
     show,
 )
 from foliot.model.job import Job, JobState
+from foliot.shown import did_you_mean, shown
 
 LONGEST: Final = 1_000
 MOST_TERMS: Final = 32

@@ -11,6 +11,7 @@ from foliot.bulk import among
 from foliot.filter import Filter
 from foliot.ids import JobId
 from foliot.model.job import Job, JobState
+from foliot.model.workflow import BUILTIN_KINDS
 from foliot.registry import Registry, upgraded
 from foliot.search import LONGEST_PAGE, list_jobs
 from foliot.store.port import Store
@@ -65,10 +66,14 @@ async def check_fitting(store: Store, registry: Registry, *, dead: bool = False)
 
 
 def problem_of(registry: Registry, job: Job) -> str | None:
-    """Why the app could not run it; None: it could."""
+    """Why the app could not run it; None: it could. Whether results of other steps fit, only their run can tell."""
+    if job.kind in BUILTIN_KINDS:
+        return None
     definition = registry.get(job.kind)
     if definition is None:
         return "unknown kind"
+    if job.extras.refs:
+        return None
     try:
         definition.decode(upgraded(definition, job.payload, job.extras.version))
     except Exception as error:  # noqa: BLE001 - an upgrade may raise anything

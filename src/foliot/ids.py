@@ -96,8 +96,44 @@ def schedule_id(namespace: str, name: str) -> ScheduleId:
 def fire_id(schedule: str, nominal: int) -> JobId:
     """Of the job that a schedule becomes at a nominal time, in seconds: made again, it is the same. The statements that
     fire make it the same way."""
-    digits = f"{nominal * 1000:012x}7{schedule[15:18]}8{_chance(schedule, nominal)[:15]}"
-    return JobId(f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}")
+    return JobId(
+        _dashed(f"{nominal * 1000:012x}7{schedule[15:18]}8{_chance(schedule, nominal)[:15]}")
+    )
+
+
+def workflow_id(namespace: str, name: str, key: str) -> JobId:
+    """Of the workflow that is submitted under a key: made again, it is the same."""
+    told = f"workflow\0{namespace}\0{name}\0{key}"
+    digits = blake2b(told.encode(), digest_size=16).hexdigest()
+    slot = slot_of_key("workflow", namespace, name, key)
+    # Its time says nothing; it lies in the past, so that it is in nobody's way.
+    return JobId(f"00000000-{digits[8:12]}-7{slot:03x}-8{digits[17:20]}-{digits[20:]}")
+
+
+def inner_id(job: str) -> JobId:
+    """Of the workflow that a job stands for: made again, it is the same, and lives where the job does."""
+    digits = blake2b(f"inner\0{job}".encode(), digest_size=8).hexdigest()
+    return JobId(f"{job[:18]}-8{digits[1:4]}-{digits[4:]}")
+
+
+def event_id(home: str, at: int, number: int, name: str, subject: str) -> JobId:
+    """Of something that happened, at so many microseconds since 1970: made again, it is the same. Ids rise with the
+    time, then with the number, and live where `home` does."""
+    told = f"{name}\0{subject}\0{at}\0{number}"
+    chance = blake2b(told.encode(), digest_size=8).hexdigest()[:MARK]
+    digits = f"{at // 1000:012x}7{home[15:18]}8{number % (1 << 24):06x}{chance}"
+    return JobId(_dashed(digits))
+
+
+def hook_id(event: str, hook: str) -> JobId:
+    """Of the job in which a hook is told of an event."""
+    chance = blake2b(f"{event}\0{hook}".encode(), digest_size=8).hexdigest()[:MARK]
+    return JobId(event[:-MARK] + chance)
+
+
+def home_id(slot: int) -> str:
+    """An id for what has none of its own, and lives in this slot."""
+    return f"00000000-0000-7{slot:03x}-8000-000000000000"
 
 
 def fire_jitter(schedule: str, nominal: int, seconds: int) -> int:
@@ -149,4 +185,8 @@ def _chance(schedule: str, nominal: int) -> str:
 
 def _text(number: int) -> str:
     digits = f"{number:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def _dashed(digits: str) -> str:
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

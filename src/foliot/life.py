@@ -10,7 +10,15 @@ from collections.abc import Callable
 
 import msgspec
 
-from foliot import __version__, commands, queue_commands, schedule_sync
+from foliot import (
+    __version__,
+    breaker_commands,
+    commands,
+    hook_sync,
+    limit_commands,
+    queue_commands,
+    schedule_sync,
+)
 from foliot.clock import Clock
 from foliot.config import Settings
 from foliot.errors import StoreUnavailable
@@ -19,11 +27,13 @@ from foliot.model.lane import weights_of
 from foliot.model.session import NewSession
 from foliot.registry import Registry
 from foliot.scheduler.service import Scheduler
-from foliot.store.port import IDLE, Load, Peek, Store, Wake
+from foliot.store.living import IDLE, Load
+from foliot.store.port import Peek, Store, Wake
 from foliot.watch import Watch
 from foliot.worker.context import State
 from foliot.worker.heartbeat import Heartbeat, Owner
 from foliot.worker.service import Host, Worker
+from foliot.worker.tallies import Tallies
 
 log = logging.getLogger("foliot.process")
 FAREWELL = 1.0  # seconds that a call to a store that does not answer gets to end
@@ -58,7 +68,9 @@ class Life:
         ids: Ids,
         state: State,
         requests: Requests,
+        tallies: Tallies | None = None,
     ) -> None:
+        self._tallies = tallies or Tallies(clock, ids)
         self.session = ids.session()
         self._state = state
         self._requests = requests
@@ -76,7 +88,7 @@ class Life:
 
     async def open(self) -> None:
         own = self._settings.worker
-        kinds = self._role.registry.kinds if self._role.registry is not None else ()
+        kinds = self._role.registry.runnable if self._role.registry is not None else ()
         session = NewSession(
             id=self.session,
             host=socket.gethostname(),
@@ -91,7 +103,11 @@ class Life:
         if self._role.registry is not None:
             await commands.announce(self._store, self._role.registry)
             await queue_commands.apply_queues(self._store, self._role.registry.queues, by="code")
+            await limit_commands.apply_limits(self._store, self._role.registry.limits, by="code")
+            await breaker_commands.apply_breakers(self._store, self._role.registry.breakers)
             await self._sync_schedules(self._role.registry)
+            if heard := await hook_sync.sync_hooks(self._store, self._role.registry):
+                log.info("hooks that listen are now those of the code:\n%s", heard)
         asked = self._clock.monotonic()
         await self._store.sessions.open(session, lease=own.lease)
         self._start_beating(asked)
@@ -100,7 +116,7 @@ class Life:
             "ready: %s, queues %s, %d kinds%s",
             self._store.url,
             ", ".join(own.queues) or "all",
-            len(kinds),
+            0 if self._role.registry is None else len(self._role.registry),
             ", with duties" if self._role.duties else "",
         )
 
@@ -233,6 +249,7 @@ class Life:
             self._requests.wear_out,
             self._requests.recycle,
             self._state,
+            self._tallies,
         )
 
     def _make_scheduler(self) -> Scheduler | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypedDict, cast
 
@@ -16,18 +16,21 @@ from foliot.checks import (
     check_moment,
     check_name,
     check_retry,
+    check_rule,
     check_tags,
     check_text,
     check_timeout,
     check_whole,
 )
-from foliot.errors import InvalidValue, did_you_mean
-from foliot.ids import Ids, JobId, slot_of_key
+from foliot.errors import InvalidValue
+from foliot.ids import Ids, JobId, is_job_id, slot_of_key
 from foliot.model.change import Change
 from foliot.model.definition import Defaults
 from foliot.model.job import Extras, KeyMode, More, NewJob
 from foliot.model.lane import lane_of
 from foliot.model.retry import StoredRetry
+from foliot.model.workflow import Rule
+from foliot.shown import did_you_mean
 
 Names = (
     list[str] | tuple[str, ...] | set[str] | frozenset[str]
@@ -56,7 +59,10 @@ class Options(TypedDict, total=False):
     namespace: str | None
     ordering_key: str | None
     fair_key: str | None
+    limit_key: str | None  # jobs that share one share a limit: see app.limit
     ignore_result: bool | None
+    after: Iterable[Any] | None  # handles of jobs, or their ids: it waits for them
+    rule: str | None  # which of their ends let it run
     connection: Any  # of psycopg, psycopg2, asyncpg, sqlite3, SQLAlchemy or Django
 
 
@@ -92,7 +98,10 @@ class Choices(msgspec.Struct, frozen=True):
     namespace: str | None = None
     ordering_key: str | None = None
     fair_key: str | None = None
+    limit_key: str | None = None
     ignore_result: bool | None = None
+    after: tuple[JobId, ...] | None = None
+    rule: Rule | None = None
     connection: Any = None  # on which to submit, in the transaction of its owner
 
 
@@ -118,7 +127,18 @@ def check_options(choices: Choices, options: Options) -> Choices:
         raise InvalidValue(
             "key_mode", made.key_mode, "needs a key", example='key="order-42", key_mode="replace"'
         )
+    _check_after(made)
     return made
+
+
+def _check_after(choices: Choices) -> None:
+    if choices.after is None:
+        if choices.rule is not None:
+            raise InvalidValue("rule", choices.rule, "needs after", example="after=[handle]")
+        return
+    for name in ("key", "idempotency_key", "connection"):
+        if getattr(choices, name) is not None:
+            raise InvalidValue("after", problem=f"cannot be given together with {name}")
 
 
 def template_of(kind: str, defaults: Defaults, choices: Choices = NO_CHOICES) -> NewJob:
@@ -199,7 +219,7 @@ def idempotency_slot(job: NewJob, key: str) -> int:
 
 def _home(job: NewJob) -> int | None:
     """Where it lives: with those that share its ordering key, else with its unique key, else with its idempotency
-    key, else anywhere."""
+    key, else with those that share its limit, else anywhere."""
     more = job.more
     if more is not None and more.ordering_key is not None:
         return slot_of_key(job.namespace, more.ordering_key)
@@ -207,6 +227,8 @@ def _home(job: NewJob) -> int | None:
         return key_slot(job)
     if more is not None and more.extras is not None and more.extras.idempotency_key is not None:
         return idempotency_slot(job, more.extras.idempotency_key)
+    if more is not None and more.extras is not None and more.extras.limit_key is not None:
+        return slot_of_key(job.namespace, more.extras.limit_key)
     return None
 
 
@@ -216,6 +238,8 @@ def _more(defaults: Defaults, choices: Choices) -> More | None:
         retry=choices.retry,
         ignore_result=_either(choices.ignore_result, defaults.ignore_result),
         idempotency_key=choices.idempotency_key,
+        limit_key=_either(choices.limit_key, defaults.limit_key),
+        breaker=defaults.breaker,
     )
     expires = defaults.expires if choices.expires is None else choices.expires
     _check_expiry(expires, choices)
@@ -248,6 +272,21 @@ def _check_expiry(expires: float | datetime | None, choices: Choices) -> None:
         )
 
 
+def _parents(value: object) -> tuple[JobId, ...]:
+    example = "after=[handle]"
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise InvalidValue("after", value, "is not a list of jobs", example=example)
+    found = []
+    for one in value:
+        id = one if isinstance(one, str) else getattr(one, "id", None)
+        if not isinstance(id, str) or not is_job_id(id):
+            raise InvalidValue("after", one, "is neither a handle nor a job's id", example=example)
+        found.append(JobId(id))
+    if not found:
+        raise InvalidValue("after", problem="names no job", example=example)
+    return tuple(dict.fromkeys(found))
+
+
 def _either(chosen: Any, default: Any) -> Any:
     return default if chosen is None else chosen
 
@@ -274,6 +313,9 @@ _CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
     "namespace": lambda value: check_name("namespace", value, example='namespace="shop"'),
     "ordering_key": check_text("ordering_key", "account-7"),
     "fair_key": check_text("fair_key", "customer-7"),
+    "limit_key": check_text("limit_key", "customer:42"),
     "ignore_result": lambda value: check_flag("ignore_result", value),
+    "after": _parents,
+    "rule": check_rule,
     "connection": lambda value: value,  # checked by what uses it: drivers are not imported before
 }

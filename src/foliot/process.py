@@ -25,6 +25,7 @@ from foliot.store.open import open_store
 from foliot.store.port import Store, Wake
 from foliot.worker.context import State
 from foliot.worker.hooks import shut_down, start_up
+from foliot.worker.tallies import Tallies
 
 log = logging.getLogger("foliot.process")
 T = TypeVar("T")
@@ -63,6 +64,7 @@ class Process:
         self._leaving: Leaving | None = None
         self._life: Life | None = None
         self._state = State()
+        self._tallies = Tallies(clock, ids)
         self._told_of_age = False
         self.session: SessionId | None = None
 
@@ -156,6 +158,7 @@ class Process:
             ids=self._ids,
             state=self._state,
             requests=Requests(self._wear_out, self._recycle, self._drain),
+            tallies=self._tallies,
         )
         try:
             # A session that takes its whole lease to open is worth nothing.

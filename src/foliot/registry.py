@@ -23,19 +23,29 @@ from foliot.checks import (
     check_requires,
     check_soft_timeout,
     check_tags,
+    check_text,
     check_timeout,
     check_whole,
 )
 from foliot.errors import InvalidValue, UnknownKind
+from foliot.model.breaker import Options
 from foliot.model.definition import JobDefinition
+from foliot.model.event import HOOK_PREFIX
+from foliot.model.limit import Limit
 from foliot.model.queue import QueueOptions
 from foliot.model.retry import Exponential, Fixed, RetryPolicy
+from foliot.model.workflow import BUILTIN_KINDS
 from foliot.payload import check_json
+from foliot.workflow_refs import Ref, has_refs
 
 log = logging.getLogger("foliot.registry")
 _encode = msgspec.json.Encoder().encode
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 _PLAIN = (str, int, float, bool, bytes, type(None), tuple, frozenset)
+
+
+class Unresolved(bytes):
+    """A payload with results of steps that are still to run: for the workflow of these alone."""
 
 
 class Hooks:
@@ -54,8 +64,22 @@ class Registry:
         self._definitions: dict[str, JobDefinition] = {}
         self.hooks = Hooks()
         self.queues: dict[str, QueueOptions] = {}
+        self.limits: dict[str, Limit] = {}
+        self.breakers: dict[str, Options] = {}
+        self.breaks_on: dict[str, tuple[type[BaseException], ...]] = {}  # by breaker
 
     def add(self, definition: JobDefinition) -> None:
+        if definition.kind in BUILTIN_KINDS:
+            raise InvalidValue(
+                "kind", definition.kind, "is a kind of Foliot itself", example='kind="send_email"'
+            )
+        if definition.kind.startswith(HOOK_PREFIX) and definition.listens is None:
+            raise InvalidValue(
+                "kind",
+                definition.kind,
+                f"begins with {HOOK_PREFIX}, as only kinds of hooks do",
+                example='@app.on("job.dead")',
+            )
         known = self._definitions.get(definition.kind)
         if known is not None and place_of(known.function) != place_of(definition.function):
             raise InvalidValue(
@@ -63,7 +87,9 @@ class Registry:
                 definition.kind,
                 f"is the name of {place_of(known.function)} already and cannot be that of "
                 f"{place_of(definition.function)} as well",
-                example='@app.job(kind="another_name")',
+                example='@app.job(kind="another_name")'
+                if definition.listens is None
+                else f'@app.on("{definition.listens.event}", name="another_name")',
             )
         self._definitions[definition.kind] = definition
 
@@ -76,6 +102,13 @@ class Registry:
             raise UnknownKind(kind, known=self._definitions)
         return definition
 
+    def with_breaker(self, definition: JobDefinition) -> JobDefinition:
+        """With the errors that its breaker counts, where the app says which."""
+        errors = self.breaks_on.get(definition.breaker or "")
+        return (
+            definition if errors is None else msgspec.structs.replace(definition, breaks_on=errors)
+        )
+
     def __iter__(self) -> Iterator[JobDefinition]:
         return iter(self._definitions.values())
 
@@ -84,7 +117,13 @@ class Registry:
 
     @property
     def kinds(self) -> tuple[str, ...]:
+        """Those of the app."""
         return tuple(sorted(self._definitions))
+
+    @property
+    def runnable(self) -> tuple[str, ...]:
+        """Those that a worker of the app can run: its own, and what workflows are made of."""
+        return tuple(sorted((*self._definitions, *BUILTIN_KINDS)))
 
 
 def define(
@@ -107,6 +146,8 @@ def define(
     memory: int | str | None = None,
     version: int = 1,
     ignore_result: bool = False,
+    limit_key: str | None = None,
+    breaker: str | None = None,
 ) -> JobDefinition:
     """A definition, with every value checked."""
     _check_function(function)
@@ -159,12 +200,20 @@ def define(
         memory=check_memory(memory, executor),
         version=version,
         ignore_result=ignore_result,
+        limit_key=None if limit_key is None else check_text("limit_key", "stripe")(limit_key),
+        breaker=None if breaker is None else check_name("breaker", breaker, example='"stripe"'),
     )
 
 
-def check_hook(name: str, function: Callable[..., Any], *, most: int, least: int = 0) -> None:
+def check_hook(
+    name: str,
+    function: Callable[..., Any],
+    *,
+    most: int,
+    least: int = 0,
+    example: str = "async def open_pool(state)",
+) -> None:
     """A function that can be called with so many arguments, no fewer and no more."""
-    example = "async def timing(job, call_next)" if most == 2 else "async def open_pool(state)"
     if not callable(function):
         raise InvalidValue(name, function, "is not a function", example=example)
     parameters = inspect.signature(function).parameters.values()
@@ -190,11 +239,15 @@ def _check_function(function: object) -> None:
 
 
 def bind(definition: JobDefinition, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-    """The payload of a call: its arguments as a JSON object, checked against the annotations."""
+    """The payload of a call: its arguments as a JSON object, checked against the annotations. What refers to results of
+    steps is checked when these are there."""
     try:
         arguments = definition.arguments(*args, **kwargs)
         payload = _encode(arguments)
         check_json(arguments, payload)
+        if has_refs(payload) and _holds_ref(msgspec.structs.astuple(arguments)):
+            _check_others(arguments)
+            return Unresolved(payload)
         definition.decode(payload)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidValue(
@@ -203,6 +256,28 @@ def bind(definition: JobDefinition, args: tuple[Any, ...], kwargs: dict[str, Any
             hint=f"it takes {signature_of(definition.function)}",
         ) from error
     return payload
+
+
+def _holds_ref(value: Any) -> bool:
+    match value:
+        case Ref():
+            return True
+        case dict():
+            return any(map(_holds_ref, value.values()))
+        case list() | tuple():
+            return any(map(_holds_ref, value))
+    return False
+
+
+def _check_others(arguments: msgspec.Struct) -> None:
+    """The arguments that are known already."""
+    for field in msgspec.structs.fields(arguments):
+        value = getattr(arguments, field.name)
+        if not _holds_ref(value):
+            try:
+                msgspec.json.decode(_encode(value), type=field.type)
+            except ValueError as error:
+                raise ValueError(f"{error} - at `$.{field.name}`") from None
 
 
 def upgraded(definition: JobDefinition, payload: bytes, version: int) -> bytes:

@@ -13,7 +13,8 @@ from foliot.model.schedule import Overlap, Schedule
 from foliot.schedule_backfill import backfill
 from foliot.schedule_calendars import calendars, delete_calendar, set_calendar
 from foliot.schedule_draft import Draft, check_draft
-from foliot.schedule_fires import explain, fires
+from foliot.schedule_explain import explain
+from foliot.schedule_fires import fires
 from foliot.schedule_forecast import Forecast, forecast
 from foliot.schedule_jobs import job_of
 from foliot.schedule_looks import (

@@ -24,7 +24,7 @@ import msgspec
 
 from foliot import commands
 from foliot.author import Author
-from foliot.errors import FoliotError, InvalidValue, did_you_mean
+from foliot.errors import FoliotError, InvalidValue
 from foliot.ids import Ids, schedule_id
 from foliot.model.calendar import write_entries
 from foliot.model.schedule import Schedule
@@ -34,6 +34,7 @@ from foliot.schedule_commands import Draft, compare, create, delete
 from foliot.schedule_looks import walk, wanted_of
 from foliot.schedule_options import ScheduleOptions
 from foliot.schedule_sync import Change, Diff, told
+from foliot.shown import did_you_mean
 from foliot.store.port import Store
 
 _LARGEST: Final = 10 << 20

@@ -216,37 +216,3 @@ async def _runs(store: Store, schedule: Schedule, limit: int) -> list[Answer]:
         )
         for run in reversed(list(found))
     ]
-
-
-async def explain(store: Store, name: str, *, namespace: str = "default") -> str:
-    """What it does, what it waits for, and how its last times were answered."""
-    schedule = await get(store, name, namespace=namespace)
-    rules = schedule.rules
-    said = _what(rules)
-    lines = [f"{schedule.state}: {_why(schedule)}", f"{said}, {rules.timezone}"]
-    if schedule.state is ScheduleState.ACTIVE and schedule.next_at is not None:
-        lines.append(f"next: {datetime.fromtimestamp(schedule.next_at, UTC).isoformat()}")
-    for answer in await fires(store, name, limit=1, namespace=namespace):
-        outcome = answer.state if answer.job else answer.reason
-        lines.append(f"last: {answer.nominal.isoformat()}: {outcome or answer.note}")
-    return "\n".join(lines)
-
-
-def _what(rules: Rules) -> str:
-    if rules.after_completion is not None:
-        return f"{rules.after_completion:g} s after the end of the last run"
-    return when.parse(rules.text, timezone=rules.timezone).english
-
-
-def _why(schedule: Schedule) -> str:
-    match schedule.state:
-        case ScheduleState.ACTIVE:
-            return "it fires at its times"
-        case ScheduleState.PAUSED:
-            by = f" by {schedule.paused_by}" if schedule.paused_by else ""
-            at = f" at {schedule.paused_at.isoformat()}" if schedule.paused_at else ""
-            return f"paused{by}{at}" + (f": {schedule.note}" if schedule.note else "")
-        case ScheduleState.PARKED:
-            return f"the code of {schedule.origin} declares it no longer"
-        case ScheduleState.ENDED:
-            return "none of its times is ahead, or it has run as often as it may"

@@ -12,12 +12,13 @@ import msgspec
 from foliot import when
 from foliot.checks import check_moment, check_whole
 from foliot.clock import Clock
-from foliot.errors import InvalidValue, UnknownSchedule, did_you_mean
+from foliot.errors import InvalidValue, UnknownSchedule
 from foliot.ids import ScheduleId, schedule_id
 from foliot.model.calendar import Calendar, read_calendar
 from foliot.model.schedule import DstGap, DstOverlap, Schedule, ScheduleState
 from foliot.schedule_draft import expression_of
 from foliot.schedule_options import ScheduleOptions, check_schedule_options
+from foliot.shown import did_you_mean
 from foliot.store.port import Store
 from foliot.store.scheduling import Wanted
 

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeVar, Unpack
 import msgspec
 
 from foliot.author import Author
-from foliot.errors import FoliotError, InvalidValue, shown
+from foliot.errors import FoliotError, InvalidValue
 from foliot.ids import ScheduleId, partition_of
 from foliot.model.job import NewJob
 from foliot.model.schedule import NewSchedule, Schedule, ScheduleState
@@ -17,6 +17,7 @@ from foliot.schedule_draft import Draft, check_draft, trigger_of
 from foliot.schedule_jobs import is_same, options_of, template_of
 from foliot.schedule_looks import PAGE, get
 from foliot.schedule_options import ScheduleOptions
+from foliot.shown import shown
 from foliot.store.port import Store, Wake
 from foliot.store.searching import Record
 

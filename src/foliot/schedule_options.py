@@ -10,9 +10,10 @@ from typing import Any, Final, Literal, TypedDict, TypeVar, get_args
 
 from foliot import when
 from foliot.checks import check_flag, check_moment, check_name, check_names, check_text, check_whole
-from foliot.errors import LONGEST_WAIT, InvalidValue, did_you_mean
+from foliot.errors import LONGEST_WAIT, InvalidValue
 from foliot.model.schedule import DstGap, DstOverlap, Misfire, Overlap
 from foliot.options import Names
+from foliot.shown import did_you_mean
 from foliot.units import read_duration
 
 OverlapRule = Literal[

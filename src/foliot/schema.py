@@ -13,9 +13,10 @@ from typing import Any, Final
 
 import msgspec
 
-from foliot.errors import InvalidValue, did_you_mean
+from foliot.errors import InvalidValue
 from foliot.model.definition import JobDefinition, StoredDefinition
 from foliot.registry import signature_of
+from foliot.shown import did_you_mean
 
 Schema = Mapping[str, Any]
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from foliot.errors import did_you_mean, redact
+from foliot.shown import did_you_mean, redact
 from foliot.units import read_duration, read_size, show_duration, show_size
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,199}")  # of queues, kinds and the like

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sqlite3
@@ -119,7 +120,7 @@ def test_a_sheet_knows_what_is_missing(tmp_path: Path) -> None:
 
 
 def test_a_bench_that_is_told_to_end_leaves_nothing_behind(
-    settings: Settings, tmp_path: Path
+    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = [sys.executable, "-m", "foliot", "bench", "latency", "--jobs", "100000"]
     environment = {**os.environ, "TMPDIR": str(tmp_path), "FOLIOT_URL": settings.store.url}
@@ -134,6 +135,9 @@ def test_a_bench_that_is_told_to_end_leaves_nothing_behind(
     with open_stage(settings, force=False, say=print) as stage:
         assert not stage.probe.busy()
         assert list(stage.probe.finished()) == []
+    capsys.readouterr()
+    assert main(["stats", "--json", "--url", settings.store.url]) == 0
+    assert json.loads(capsys.readouterr().out)["total"]["ended"] == 0
 
 
 def calls_made(path: Path) -> bool:

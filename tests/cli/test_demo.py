@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 
-def test_the_demo_ends_all_its_jobs_and_its_schedules_fire() -> None:
+def test_the_demo_ends_its_jobs_and_its_workflow_and_its_schedules_fire() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "foliot", "demo", "--json"],
         capture_output=True,
@@ -18,5 +18,6 @@ def test_the_demo_ends_all_its_jobs_and_its_schedules_fire() -> None:
     told = json.loads(done.stdout)
     assert told["cycles"] == 1
     assert told["ended"] == {"cancelled": 1, "dead": 1, "succeeded": 11}
+    assert told["workflows"] == {"succeeded": 1}
     assert told["fired"].keys() == {"count-stock", "newsletter"}
     assert all(count >= 1 for count in told["fired"].values())

@@ -71,7 +71,7 @@ def test_without_a_command_the_help_is_shown_as_a_mistake(
     [
         (["wrker"], "there is no command wrker", "did you mean worker?"),
         (["db", "nit"], "there is no command db nit", "did you mean init?"),
-        (["zzz"], "there is no command zzz", "commands: bench, calendars, check, completion"),
+        (["zzz"], "there is no command zzz", "commands: bench, breakers, calendars, check"),
         (["config", "show", "--ulr", "x"], "Unknown option: --ulr", "did you mean --url?"),
         (["config", "show", "more"], "foliot config show does not take 'more'", "--help"),
         (["config", "show", "--url"], "--url requires an argument", "--help"),

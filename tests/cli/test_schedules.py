@@ -46,6 +46,21 @@ def create(shell: Shell, name: str, expression: str, *options: str) -> dict[str,
     return told
 
 
+def test_a_schedule_says_why_it_fires_or_does_not(shell: Shell) -> None:
+    create(shell, "standup", "every day at 9am")
+    said = shell("schedules", "explain", "standup").out.splitlines()
+    assert said[0].startswith("active: next at 20")
+    assert said[1] == "every day at 09:00, UTC"
+    shell("schedules", "pause", "standup", "--note", "the office is closed", "--by", "ada")
+    said = shell("schedules", "explain", "standup").out.splitlines()
+    assert said[0] == "paused: paused by ada: the office is closed"
+    assert said[1].startswith("  since 20")
+    assert said[2] == "  until foliot schedules resume standup"
+    told = shell("schedules", "explain", "standup", "--json").json
+    assert (told["state"], told["last"]) == ("paused", [])
+    assert shell("schedules", "explain", "stndup").code == 1
+
+
 def test_a_schedule_is_created_listed_and_shown(shell: Shell) -> None:
     answer = shell(*STANDUP, "to=ada@example.org", "copies=2", *BERLIN, "--tags", "team,daily")
     assert answer.code == 0, answer.err

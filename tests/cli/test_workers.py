@@ -13,7 +13,8 @@ from foliot.ids import Ids, SessionId
 from foliot.model.job import End, Outcome
 from foliot.model.lane import lane_of
 from foliot.model.session import NewSession
-from foliot.store.port import Load, Share, Store
+from foliot.store.living import Load
+from foliot.store.port import Share, Store
 
 
 def open_session(shell: Shell, *, lease: float = 60, note: str | None = None, **fields: Any) -> str:

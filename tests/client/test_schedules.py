@@ -44,9 +44,9 @@ def test_a_schedule_is_made_read_changed_and_deleted(app: Foliot, add: Any) -> N
     assert changed.payload == b'{"a":2,"b":1}'
 
     assert handle.pause("until monday", by="ada") and not handle.pause()
-    assert "paused by ada" in handle.explain() and "until monday" in handle.explain()
+    assert handle.explain().why == "paused by ada: until monday"
     assert handle.resume() and not handle.resume()
-    assert handle.explain().startswith("active: ")
+    assert str(handle.explain()).startswith("active: next at ")
 
     assert handle.delete()
     with pytest.raises(UnknownSchedule):
@@ -200,7 +200,7 @@ def test_what_is_no_longer_declared_is_parked_and_comes_back(app: Foliot) -> Non
     ]
     assert app.get_schedule("again").status() is ScheduleState.PARKED
     assert app.get_schedule("by-hand").status() is ScheduleState.ACTIVE
-    assert "declares it no longer" in app.get_schedule("again").explain()
+    assert "declares it no longer" in app.get_schedule("again").explain().why
 
     assert "> again: declared again" in str(app.sync_schedules())
     assert app.get_schedule("again").status() is ScheduleState.ACTIVE
@@ -291,7 +291,7 @@ async def test_async_code_has_twins_of_all(app: Foliot, add: Any) -> None:
     assert await handle.astatus() is ScheduleState.ACTIVE
     assert len(await handle.anext_fires(2)) == 2
     assert await handle.afires() == []
-    assert (await handle.aexplain()).startswith("active")
+    assert (await handle.aexplain()).why.startswith("next at ")
     assert await handle.atrigger() is not None
     day = datetime.now(UTC) - timedelta(days=1)
     assert await handle.abackfill(day, day + timedelta(minutes=1)) == []

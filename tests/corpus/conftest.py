@@ -88,22 +88,24 @@ def nested() -> Callable[[int], Any]:
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def echo(
+def any_url(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Echo]:
+) -> Iterator[str]:
+    """Of a store of each kind, for all tests of a module."""
     if request.param == "sqlite":
-        yield from _run(f"sqlite:///{tmp_path_factory.mktemp('echo')}/foliot.db")
+        yield f"sqlite:///{tmp_path_factory.mktemp('corpus')}/foliot.db"
         return
     databases: Databases = request.getfixturevalue("databases")
     name = f"corpus_{next(_names)}"
     url = databases.server.create_database(name)
     asyncio.run(upgrade_store(StoreSettings(url=url)))
-    yield from _run(url)
+    yield url
     databases.server.drop_database(name)
 
 
-def _run(url: str) -> Iterator[Echo]:
-    with Foliot(url) as app:
+@pytest.fixture(scope="module")
+def echo(any_url: str) -> Iterator[Echo]:
+    with Foliot(any_url) as app:
         echo = Echo(app)
         stop = run_in_thread(app)
         try:

@@ -226,3 +226,11 @@ def test_upgrading_twice_at_once_is_harmless(tmp_path: Path) -> None:
         _, err = process.communicate(timeout=60)
         assert (process.returncode, err) == (0, "")
     assert _run("db", "status", directory=tmp_path)[0] == 0
+
+
+@row("K58")
+def test_a_rate_of_nothing_is_refused(foliot: Foliot_) -> None:
+    answer = foliot("limits", "set", "queue:mail", "--rate", "0/second")
+    assert answer.code == 2
+    assert "rate: '0/second' is not a number of starts per second, minute or hour" in answer.err
+    assert 'rate="100/minute"' in answer.err

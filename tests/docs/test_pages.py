@@ -113,6 +113,16 @@ def test_the_picture_of_clock_changes_is_current() -> None:
     subprocess.run([sys.executable, script, "--check"], check=True)
 
 
+def test_the_pictures_of_workflows_are_current() -> None:
+    script = ROOT / "tools" / "workflow_pictures.py"
+    subprocess.run([sys.executable, script, "--check"], check=True)
+
+
+def test_the_picture_of_the_admission_door_is_current() -> None:
+    script = ROOT / "tools" / "admission_door_picture.py"
+    subprocess.run([sys.executable, script, "--check"], check=True)
+
+
 def test_every_expression_in_the_table_is_read() -> None:
     text = (ROOT / "docs" / "schedules.md").read_text("utf-8")
     examples = re.findall(r"^\| [^|]*\| `([^`]+)` \|", text.split("## ")[1], re.MULTILINE)

@@ -58,7 +58,22 @@ def names(app: Foliot, now: datetime) -> dict[str, Any]:
     @app.job
     def ship(item: str) -> None: ...
 
+    @app.job
+    def extract(day: str) -> list[int]:
+        return [len(day), 2]
+
+    @app.job
+    def clean(row: int) -> int:
+        return row
+
+    @app.job
+    def load(rows: list[int]) -> int:
+        return sum(rows)
+
     return {
+        "extract": extract,
+        "clean": clean,
+        "load": load,
         "Fixed": Fixed,
         "current_job": current_job,
         "move": move,

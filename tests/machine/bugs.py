@@ -16,22 +16,28 @@ from foliot.errors import StoreUnavailable
 from foliot.ids import Ids, JobId, SessionId
 from foliot.model.job import ClaimedJob, NewJob
 from foliot.store.postgres import dead as postgres_dead
+from foliot.store.postgres import ends as postgres_ends
+from foliot.store.postgres import gates as postgres_gates
 from foliot.store.postgres import jobs as postgres_jobs
 from foliot.store.postgres import order as postgres_order
 from foliot.store.postgres import sessions as postgres_sessions
 from foliot.store.postgres import submit as postgres_submit
+from foliot.store.postgres import trips as postgres_trips
 from foliot.store.postgres import upkeep as postgres_upkeep
+from foliot.store.postgres import workflows as postgres_workflows
 from foliot.store.postgres.connection import Connections, Line, Rows, Step
 from foliot.store.sql import parse_statement
 from foliot.store.sqlite import claim as sqlite_claim
 from foliot.store.sqlite import connection as sqlite_connection
 from foliot.store.sqlite import dead as sqlite_dead
+from foliot.store.sqlite import ends as sqlite_ends
 from foliot.store.sqlite import jobs as sqlite_jobs
 from foliot.store.sqlite import order as sqlite_order
 from foliot.store.sqlite import outcomes as sqlite_outcomes
 from foliot.store.sqlite import sessions as sqlite_sessions
 from foliot.store.sqlite import submit as sqlite_submit
 from foliot.store.sqlite import upkeep as sqlite_upkeep
+from foliot.store.sqlite import workflows as sqlite_workflows
 from foliot.store.sqlite.file import begin
 from machine.scenarios import Scenario
 
@@ -43,6 +49,10 @@ _MODULES: Final = {
         postgres_upkeep,
         postgres_order,
         postgres_dead,
+        postgres_ends,
+        postgres_trips,
+        postgres_gates,
+        postgres_workflows,
     ),
     "sqlite": (
         sqlite_jobs,
@@ -53,6 +63,8 @@ _MODULES: Final = {
         sqlite_upkeep,
         sqlite_order,
         sqlite_dead,
+        sqlite_ends,
+        sqlite_workflows,
     ),
 }
 Edit = tuple[str, str, str]  # statement, a piece of its text, what stands there instead
@@ -111,6 +123,7 @@ def claim_by_subquery(patch: pytest.MonkeyPatch) -> None:
     WHERE j.partition = :partition AND j.id IN (
         SELECT r.id FROM foliot.jobs r
         WHERE r.partition = :partition AND r.lane = ANY (:lanes::bigint[]) AND r.state = 'ready'
+          AND (SELECT v.version FROM foliot.rules v) = :version::bigint
         ORDER BY r.band, r.rank, r.id
         LIMIT :room
         FOR UPDATE SKIP LOCKED)

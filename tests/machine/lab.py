@@ -13,7 +13,8 @@ from foliot.model.lane import Lane, Strategy, lane_of
 from foliot.model.session import NewSession
 from foliot.store import port
 from foliot.store.admission import Admitted, Walk
-from foliot.store.port import Heart, Reaped, Share, Store
+from foliot.store.living import Heart
+from foliot.store.port import Reaped, Share, Store
 from foliot.store.searching import Retried
 from machine.content import Content, Reader
 from machine.history import (

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from foliot.ids import JobId, SessionId
@@ -318,7 +319,7 @@ class Model:
             row = self.live[id]
             why = self._why(row) if row.session in sessions else "timed_out"
             counts[self._take_back(row, why, loss_limit)] += 1
-        return Reaped(**counts)
+        return msgspec.convert(counts, Reaped)
 
     def _why(self, row: Live) -> str:
         """Lost, unless the session's last beat shows that it had not started; and even then, the third time."""

@@ -21,7 +21,9 @@ from foliot.store import port, rows
 from foliot.store.open import open_store
 from foliot.store.port import Share
 from foliot.store.postgres.connection import Step
-from foliot.store.postgres.jobs import SQL, PostgresJobs
+from foliot.store.postgres.gates import claim_values
+from foliot.store.postgres.jobs import SQL
+from foliot.store.postgres.trips import Ending
 from machine.scenarios import Scene
 
 _PLANNER: Final = ("hashjoin", "mergejoin", "material", "hashagg", "sort")
@@ -59,17 +61,13 @@ async def blocked_or_done(scene: Scene, task: asyncio.Task[Any]) -> None:
             await asyncio.sleep(0.002)
 
 
-def _jobs(scene: Scene) -> PostgresJobs:
-    assert isinstance(scene.lab.store.jobs, PostgresJobs)
-    return scene.lab.store.jobs
-
-
 def claiming(scene: Scene, session: SessionId, shares: Sequence[Share]) -> Step:
-    return Step(SQL["claim_jobs"], _jobs(scene)._claim(0, session, shares, 1))
+    values = claim_values(0, session, shares, 1, scene.lab.now())
+    return Step(SQL["claim_jobs"], {**values, "version": None})
 
 
 def finishing(scene: Scene, session: SessionId, outcomes: Sequence[Outcome]) -> Step:
-    return _jobs(scene)._finishing(0, session, outcomes)[0]
+    return Ending(0, session, outcomes, scene.lab.now()).steps[0]
 
 
 async def two_claim_at_once(scene: Scene) -> None:

@@ -40,7 +40,7 @@ BUGS: Final = [
             (
                 "finish_jobs",
                 "DELETE FROM foliot.jobs j WHERE",
-                "UPDATE foliot.jobs j SET outbox = j.outbox WHERE",
+                "UPDATE foliot.jobs j SET band = j.band WHERE",
             )
         ],
         sqlite=[

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -65,3 +65,28 @@ async def open_stage(place: Place, loop: asyncio.Runner) -> AsyncIterator[Stage]
     finally:
         reader.close()
         await store.close()
+
+
+@contextmanager
+def open_stages(
+    request: pytest.FixtureRequest, directories: pytest.TempPathFactory
+) -> Iterator[Stages]:
+    """Each kind is opened once, when it is first asked for."""
+    known: dict[tuple[str, int], Stage] = {}
+    stack = AsyncExitStack()
+    with asyncio.Runner() as loop:
+
+        async def prepare(engine: str, partitions: int) -> Stage:
+            place = make_place(request, directories.mktemp(engine), engine, partitions)
+            opened = open_stage(await stack.enter_async_context(place), loop)
+            return await stack.enter_async_context(opened)
+
+        def get(engine: str, partitions: int = 1) -> Stage:
+            if (engine, partitions) not in known:
+                known[engine, partitions] = loop.run(prepare(engine, partitions))
+            stage = known[engine, partitions]
+            stage.reader.clear()
+            return stage
+
+        yield get
+        loop.run(stack.aclose())

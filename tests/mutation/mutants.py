@@ -60,6 +60,13 @@ WAIT = ("worker/run.py", "wait")
 BIND = ("registry.py", "bind")
 SETTLE = ("worker/lanes.py", "settle")
 ENDED = ("worker/awaited.py", "ended")
+DECIDE = ("model/limit.py", "decide")
+LOOK = ("model/limit.py", "_look")
+ALLOWANCE = ("model/limit.py", "allowance")
+SLOTS_OF = ("store/limiting.py", "slots_of")
+PICK = ("store/sqlite/sql/limits.sql", "pick_jobs")
+ADMIT_HELD = ("store/sqlite/sql/limits.sql", "admit_held")
+LIMITS_DUTY = ("scheduler/limits.py", "tick")
 
 TESTS = {
     CLAIM: ("tests/store/test_claim.py", "-k", "sqlite-1"),
@@ -71,6 +78,13 @@ TESTS = {
     BIND: ("tests/client/test_sdk.py", "-k", "TestBadInput and argument"),
     SETTLE: ("tests/worker/test_cycle.py", "-k", "lanes"),
     ENDED: ("tests/worker/test_awaited.py",),
+    DECIDE: ("tests/test_limit_model.py",),
+    LOOK: ("tests/test_limit_model.py",),
+    ALLOWANCE: ("tests/test_limit_model.py",),
+    SLOTS_OF: ("tests/store/test_limits.py", "-k", "sqlite-1"),
+    PICK: ("tests/store/test_limits_together.py", "tests/store/test_limits.py", "-k", "sqlite-1"),
+    ADMIT_HELD: ("tests/store/test_limits.py", "-k", "sqlite-1"),
+    LIMITS_DUTY: ("tests/worker/test_limits_duty.py",),
 }
 
 MUTANTS = [
@@ -101,4 +115,18 @@ MUTANTS = [
     Mutant(*SETTLE, "room -= given[number]", "pass"),
     Mutant(*ENDED, "if outcome.final", "if not outcome.final", often=True),
     Mutant(*ENDED, "self._marks.pop(mark, None) is not None", "True"),
+    Mutant(*DECIDE, "gate.take()", "pass", often=True),
+    Mutant(*DECIDE, "if not gate.open]", "if not gate.open][1:]"),
+    Mutant(*DECIDE, ">= room", "> room"),
+    Mutant(*DECIDE, "not one.fits or ", ""),
+    Mutant(*LOOK, "self.used < self._most", "self.used <= self._most"),
+    Mutant(*LOOK, "self.tokens >= _ONE", "self.tokens > 0"),
+    Mutant(*ALLOWANCE, "most // (2 * max(1, sessions))", "most // max(1, sessions)"),
+    Mutant(*ALLOWANCE, "running * 2 <= most", "running <= most"),
+    Mutant(*SLOTS_OF, " and o.id not in late", ""),
+    Mutant(*SLOTS_OF, "(o.id, o.fence): o.gates", "id(o): o.gates"),
+    Mutant(*PICK, "'key:' || json_extract(j.extras, '$.limit_key')", ":name"),
+    Mutant(*PICK, "ORDER BY j.band, j.rank, j.id", "ORDER BY j.id DESC"),
+    Mutant(*ADMIT_HELD, "q.paused_at IS NOT NULL", "false"),
+    Mutant(*LIMITS_DUTY, "_EVERY if self._limited else _SELDOM", "_SELDOM"),
 ]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from foliot import bulk, commands, queue_commands
+from foliot import bulk, commands, explain_commands, queue_commands
 from foliot.author import Author
 from foliot.bulk import Bulk
 from foliot.errors import FoliotError, InvalidValue, NotDead, UnknownJob
@@ -241,11 +241,11 @@ async def test_a_drain_by_hand_is_written_down(world: World) -> None:
 
 async def test_a_job_of_the_store_is_explained(world: World) -> None:
     ahead, id = await world.submit(), await world.submit()
-    told = await commands.explain(world.store, id, now=world.clock.now())
+    told = await explain_commands.explain_job(world.store, id, now=world.clock.now())
     assert told.why == "no worker is alive"
     await world.open_session()
-    told = await commands.explain(world.store, id, now=world.clock.now())
-    assert told.why == "1 ready job of its lane before it"
+    told = await explain_commands.explain_job(world.store, id, now=world.clock.now())
+    assert told.why == "1 job ahead"
     assert ahead
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 
 from foliot.ids import JobId
-from foliot.model.job import ClaimedJob, End, JobState, Outcome
+from foliot.limit_commands import limit_of, set_limit
+from foliot.model.job import ClaimedJob, End, Extras, JobState, More, Outcome
 from foliot.model.lane import lane_of
 from foliot.store.port import Share
 from support.stores import World
@@ -278,3 +280,23 @@ async def test_a_claimed_job_knows_when_it_was_due(world: World) -> None:
     known = [timedelta(microseconds=job.facts.run_at or 0) + epoch for job in (delayed, again)]
     assert known == [world.after(-115), due]
     assert due == world.after(-30)
+
+
+@pytest.mark.parametrize("limit", [None, "kind:echo", "key:customer:*"])
+async def test_a_run_that_is_made_up_for_was_due_when_it_was_made(
+    world: World, limit: str | None
+) -> None:
+    """Its id has the time that the schedule named. However it is claimed: there may be limits."""
+    session = await world.open_session()
+    if limit is not None:
+        await set_limit(world.store, limit_of(limit, concurrency=100))
+    plain = Extras(limit_key="customer:1")
+    run = msgspec.structs.replace(plain, schedule="nightly", nominal=3 * 86_400)
+    ids = [
+        await world.submit(more=More(extras=run)),
+        await world.submit(more=More(extras=run), namespace="eu"),
+        await world.submit(more=More(extras=plain)),
+    ]
+    found = {job.id: job.facts.run_at for job in await world.claim(session)}
+    made = [round((await world.get(id)).created_at.timestamp() * 1e6) for id in ids]
+    assert [found[id] for id in ids] == [made[0], made[1], None]

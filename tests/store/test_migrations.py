@@ -29,7 +29,7 @@ from foliot.store.open import open_store, read_schema, schema_script, upgrade_st
 from foliot.store.port import Store
 from foliot.store.postgres import migrations as postgres_migrations
 from foliot.store.sqlite import migrations as sqlite_migrations
-from support.stores import Databases
+from support.stores import NEWEST, Databases
 
 pytestmark = pytest.mark.anyio
 
@@ -240,7 +240,7 @@ async def test_a_newer_schema_is_refused(bare: Bare) -> None:
     for act in (bare.open, lambda: upgrade_store(bare.settings)):
         with pytest.raises(SchemaNewer) as caught:
             await act()
-        assert (caught.value.found, caught.value.needed) == (99, 3)
+        assert (caught.value.found, caught.value.needed) == (99, NEWEST)
         assert "version 99" in str(caught.value) and "pip install" in str(caught.value)
     assert (await read_schema(bare.settings)).version == 99
 
@@ -266,14 +266,14 @@ async def test_an_older_schema_says_how_to_upgrade(
 ) -> None:
     bare = make_bare("postgres")
     await upgrade_store(bare.settings)
-    later = Migration(4, "later", "CREATE TABLE foliot.later ();")
+    later = Migration(NEWEST + 1, "later", "CREATE TABLE foliot.later ();")
     monkeypatch.setattr(postgres_migrations, "MIGRATIONS", [*postgres_migrations.MIGRATIONS, later])
     shipped = postgres_migrations.MIGRATIONS
     with pytest.raises(SchemaOutdated) as caught:
         migrate.check(shipped, {1: shipped[0].checksum})
     assert "version 1" in str(caught.value) and "foliot db upgrade" in str(caught.value)
     schema = await read_schema(bare.settings)
-    assert (schema.version, schema.needed) == (3, 4)
+    assert (schema.version, schema.needed) == (NEWEST, NEWEST + 1)
     script = await schema_script(bare.settings)
     assert "foliot.later" in script and "foliot.jobs" not in script
     assert [migration.name for migration in await upgrade_store(bare.settings)] == ["later"]

@@ -15,7 +15,7 @@ from foliot.filter import parse
 from foliot.store.searching import FIRST_ID, LAST_ID, conditions
 from foliot.store.sql import compose
 from foliot.testing.clock import ManualClock
-from support.plans import STATEMENTS, Mode, Scan, explain, nodes, scans
+from support.plans import STATEMENTS, Mode, Scan, explain, literal, nodes, scans
 from support.stores import Databases, open_world, postgres_place
 
 PARTITION = 3
@@ -56,6 +56,7 @@ RIDES = {
         "jobs_turns",
         "jobs_order",
         "jobs_expires",
+        "jobs_gated",
     },
     "list_running_jobs": {"jobs_running"},
     "find_settled_jobs": {"history_id", "attempts_pkey"},
@@ -101,6 +102,16 @@ HOTTEST = [
     "list_ended_jobs",
 ]
 
+# What moves jobs to where they end.
+TELLING = [
+    "finish_jobs",
+    "bury_jobs",
+    "cancel_failed_jobs",
+    "cancel_jobs",
+    "reap_jobs",
+    "expire_jobs",
+]
+
 _FILL = f"""
 INSERT INTO foliot.jobs (partition, id, lane, rank, band, priority, max_attempts, state, namespace, kind,
                          queue, created_at, run_at, payload, session, fence, claimed_at, deadline_at, hold, key)
@@ -119,14 +130,24 @@ SELECT i % 8, gen_random_uuid(), 1, 2, 1, 0, 0, 'succeeded', 'default', 'kind', 
        now() + (i % 10 - 1) * interval '1 day', '\\x7b7d'
 FROM generate_series(1, {ROWS}) AS i;
 INSERT INTO foliot.dead (partition, id, fence, lane, priority, attempt, max_attempts, losses, generation,
-                         outbox, namespace, kind, queue, created_at, run_at, finished_at, payload)
-SELECT i % 8, gen_random_uuid(), 1, 1, 2, 1, 1, 0, 0, false, 'default', 'kind', 'queue', now(), now(), now(),
+                         namespace, kind, queue, created_at, run_at, finished_at, payload)
+SELECT i % 8, gen_random_uuid(), 1, 1, 2, 1, 1, 0, 0, 'default', 'kind', 'queue', now(), now(), now(),
        '\\x7b7d'
 FROM generate_series(1, 20000) AS i;
 INSERT INTO foliot.attempts (partition, job, fence, attempt, outcome, finished_at)
 SELECT i % 8, gen_random_uuid(), 1, 1, 'failed', now() FROM generate_series(1, 50000) AS i;
 INSERT INTO foliot.sessions (id, host, pid, version, queues, kinds, duties, started_at, beat_at, expires_at)
 SELECT md5(i::text)::uuid, 'host', 1, '0', '{{}}', '{{}}', true, now(), now(), now() FROM generate_series(0, 49) AS i;
+"""
+
+
+# Plans go by what ANALYZE finds here, and not by what autovacuum may have found half-way.
+_STILL = """
+DO $$ DECLARE one regclass; BEGIN
+    FOR one IN SELECT c.oid FROM pg_class c WHERE c.relnamespace = 'foliot'::regnamespace AND c.relkind = 'r' LOOP
+        EXECUTE format('ALTER TABLE %s SET (autovacuum_enabled = off)', one);
+    END LOOP;
+END $$
 """
 
 
@@ -141,6 +162,7 @@ def full(databases: Databases) -> Iterator[psycopg.Connection[Any]]:
     url = databases.server.create_database(name, asyncio.run(make()))
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("SET session_replication_role = replica")
+        connection.execute(_STILL)
         connection.execute(_FILL)
         connection.execute("ANALYZE")
         yield connection
@@ -177,6 +199,7 @@ def _values(connection: psycopg.Connection[Any]) -> dict[str, object]:
     lists: dict[str, object] = dict.fromkeys(names, "{1,2,3}")
     return {
         "partition": PARTITION,
+        "version": None,
         "now": None,
         "beat": None,
         "resend": "true",
@@ -196,6 +219,8 @@ def _values(connection: psycopg.Connection[Any]) -> dict[str, object]:
         **lists,
         "sessions": "{" + (found[0][1] if found else ids[0]) + "}",
         "executing": "{}",
+        "flows": "{}",
+        "steps": "{}",
         "waiting": 0,
         "moved": "true",
         "note": None,
@@ -224,7 +249,7 @@ def _plan(
         values |= {"queues": values["namespaces"]}
     elif name == "find_submitted_jobs":
         values |= {"kinds": values["namespaces"]}
-    elif name in ("find_lost_sessions", "peek_jobs"):
+    elif name in ("find_lost_sessions", "peek_jobs", "count_ahead"):
         values |= {"partitions": 8}
     return explain(connection, STATEMENTS[name], values, mode=mode, analyse=analyse)
 
@@ -397,3 +422,55 @@ def _read(plan: dict[str, Any]) -> float:
         for node in nodes(plan)
         if "Scan" in node["Node Type"] and "Relation Name" in node
     )
+
+
+@pytest.mark.parametrize("mode", ["generic", "custom"])
+@pytest.mark.parametrize("name", TELLING)
+def test_where_nobody_listens_no_job_is_looked_at_to_tell_of_its_end(
+    full: psycopg.Connection[Any], name: str, mode: Mode
+) -> None:
+    """Whether anybody does is asked once, and what would be told is then not even begun to be read."""
+    plan = _plan(full, name, mode=mode, analyse=True)
+    [gate], _ = _telling(plan)
+    assert "One-Time Filter" in gate
+    [read] = gate["Plans"][-1:]
+    assert (gate["Actual Rows"], read["Actual Loops"]) == (0, 0)
+
+
+@pytest.mark.parametrize("name", TELLING)
+def test_where_somebody_listens_to_something_else_nothing_is_read_either(
+    full: psycopg.Connection[Any], name: str
+) -> None:
+    with full.transaction(force_rollback=True):
+        full.execute(
+            "INSERT INTO foliot.listeners VALUES ('worker.lost', 'on.x', 'm', '*', '*', '')"
+        )
+        [gate], asked = _telling(_plan(full, name, mode="generic", analyse=True))
+    assert gate["Plans"][-1]["Actual Loops"] == 0
+    assert asked == 1
+
+
+def _telling(plan: dict[str, Any]) -> tuple[list[dict[str, Any]], int]:
+    """What feeds the insert into the outbox, and how often those who listen were looked at."""
+    [emitted] = [node for node in nodes(plan) if node.get("Relation Name") == "outbox"]
+    assert emitted["Operation"] == "Insert"
+    listeners = [node for node in nodes(plan) if node.get("Relation Name") == "listeners"]
+    gates = [child for child in emitted["Plans"] if child.get("Parent Relationship") == "Outer"]
+    return gates, sum(node["Actual Loops"] for node in listeners)
+
+
+@pytest.mark.parametrize("name", TELLING)
+def test_ending_one_job_is_not_planned_anew_every_time(
+    empty: psycopg.Connection[Any], name: str
+) -> None:
+    """What would be believed dearer for ten jobs than for one would have it so: see submit.sql."""
+    statement = STATEMENTS[name]
+    given = ", ".join(map(literal, statement.bind(_values(empty))))
+    empty.execute(f"PREPARE {name} AS {statement.numbered}")
+    try:
+        for _ in range(10):
+            empty.execute(f"EXECUTE {name} ({given})")
+        asked = "SELECT generic_plans FROM pg_prepared_statements WHERE name = %s"
+        assert empty.execute(asked, [name]).fetchone() == (5,)  # the first five are tried
+    finally:
+        empty.execute(f"DEALLOCATE {name}")

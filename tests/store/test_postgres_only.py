@@ -10,6 +10,7 @@ import pytest
 
 from foliot.clock import SystemClock
 from foliot.config import StoreSettings
+from foliot.errors import InvalidValue
 from foliot.ids import Ids
 from foliot.model.job import More, Outcome
 from foliot.model.lane import lane_of
@@ -20,6 +21,7 @@ from foliot.store.postgres.connection import Connections, Rows, Step
 from foliot.store.postgres.submit import Submissions
 from foliot.store.sql import parse_statement
 from foliot.testing.clock import ManualClock
+from support.flows import draw
 from support.proxy import CuttingProxy
 from support.stores import Databases, Place, World
 
@@ -163,3 +165,15 @@ async def test_a_submission_is_not_planned_anew_every_time(real: World) -> None:
     [(generic,)] = await connections.read(asked, {})
     await connections.close()
     assert generic == 15  # the first five are tried by themselves
+
+
+async def test_a_refusal_in_the_middle_of_a_conversation_costs_no_connection(
+    real: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    flow = await draw(real)
+    await flow.submit(flow.step("a"))
+    for _ in range(3):
+        with pytest.raises(InvalidValue):
+            await flow.store.add(real.partition, flow.id, [flow.step("a")])
+    assert [record.message for record in caplog.records] == []
+    assert (await flow.get()).total == 1

@@ -21,13 +21,14 @@ import pytest
 from foliot import Foliot, JobFailed
 from foliot.config import StoreSettings
 from foliot.errors import FoliotError, SchemaChanged
-from foliot.ids import partition_of
+from foliot.ids import JobId, partition_of
 from foliot.model.job import End, JobState, More
 from foliot.store.open import upgrade_store
 from foliot.store.operator import Repartitioned
 from foliot.store.scheduling import CatchUp
 from foliot.store.tables import PARTED
 from foliot.testing.clock import ManualClock
+from support.flows import Drawing, draw, follow_apart
 from support.records import dump, fill
 from support.schedules import Spread, Table
 from support.stores import Databases, Place, World, open_world
@@ -140,6 +141,20 @@ async def test_keys_that_would_part_are_refused_and_nothing_is_changed(world: Wo
     assert {row["partition"] for row in (await dump(world))["jobs"]} == {0}
 
 
+async def test_jobs_that_follow_others_and_would_part_are_refused(world: World) -> None:
+    """Nobody would hear of their ends: the job after them would wait for ever."""
+    await follow_apart(world)
+    with pytest.raises(FoliotError, match="1 jobs that others were submitted after would not"):
+        await repartition(world, 8)
+    rows = await dump(world)
+    assert {row["partition"] for name in ("jobs", "steps") for row in rows[name]} == {0}
+    for row in rows["jobs"]:
+        await world.cancel(JobId(str(row["id"])))
+    await repartition(world, 8)
+    rows = await dump(world)
+    assert {row["partition"] for row in rows["steps"]} == {7}  # with their workflow, that has ended
+
+
 async def test_a_key_that_was_taken_with_both_numbers_is_told_and_nothing_is_changed(
     world: World, place: Place, clock: ManualClock
 ) -> None:
@@ -185,6 +200,24 @@ async def test_a_job_that_was_lost_with_its_worker_is_taken_back_where_it_is_now
         [again] = await wide.claim(await wide.open_session())
         assert again.id == job.id
         assert await wide.finish(session, wide.outcome(job, End.SUCCEED)) == [job.id]
+
+
+async def test_a_workflow_that_runs_goes_on_with_the_new_number(
+    world: World, place: Place, clock: ManualClock
+) -> None:
+    flow = await draw(world)
+    await flow.submit(flow.step("a"), flow.step("s", "a", signal="go"), flow.step("b", "a", "s"))
+    await flow.run("a")
+    await world.store.sessions.close(flow.session)
+    await repartition(world, 8)
+    async with open_world(place, clock) as wide:
+        wide.ids, wide.partition = world.ids, partition_of(flow.id, 8)
+        moved = Drawing(wide, await wide.open_session())
+        moved.id, moved.ids = flow.id, flow.ids
+        assert await moved.states() == {"a": "succeeded", "s": "held", "b": "waiting"}
+        await wide.store.workflows.signal(wide.partition, moved.id, "go", b"2")
+        await moved.run("b")
+        assert (await moved.get()).state.value == "succeeded"
 
 
 async def test_jobs_of_every_kind_and_state_go_on_with_the_new_number(place: Place) -> None:

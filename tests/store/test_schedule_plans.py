@@ -73,9 +73,9 @@ INSERT INTO foliot.history (partition, id, fence, priority, attempt, losses, gen
 SELECT s.partition, gen_random_uuid(), 1, 2, 1, 0, 0, 'succeeded', 'default', 'kind', 'queue', now(), now(),
        now() + (random() * 4 - 1) * interval '1 day', '\\x7b7d', CASE WHEN random() < 0.2 THEN s.id END
 FROM foliot.schedules s;
-INSERT INTO foliot.dead (partition, id, fence, lane, priority, attempt, max_attempts, losses, generation, outbox,
+INSERT INTO foliot.dead (partition, id, fence, lane, priority, attempt, max_attempts, losses, generation,
                          namespace, kind, queue, created_at, run_at, finished_at, payload, schedule)
-SELECT s.partition, gen_random_uuid(), 1, 4, 2, 1, 1, 0, 0, false, 'default', 'kind', 'queue', now(), now(), now(),
+SELECT s.partition, gen_random_uuid(), 1, 4, 2, 1, 1, 0, 0, 'default', 'kind', 'queue', now(), now(), now(),
        '\\x7b7d', CASE WHEN random() < 0.5 THEN s.id END
 FROM foliot.schedules s WHERE random() < 0.2;
 INSERT INTO foliot.ledger (partition, schedule, from_at, to_at, count, reason)

@@ -9,7 +9,7 @@ import pytest
 from foliot.ids import SessionId
 from foliot.model.job import End
 from foliot.model.session import NewSession
-from foliot.store.port import Heart
+from foliot.store.living import Heart
 from support.stores import LEASE, World
 
 pytestmark = pytest.mark.anyio

@@ -22,6 +22,7 @@ from foliot.store.port import Wake
 from foliot.store.sqlite.migrations import read_schema
 from foliot.store.sqlite.store import SqliteStore
 from support.sqlite import IDS, SHARES, a_store, new_job, submit, url_of
+from support.stores import NEWEST
 
 pytestmark = pytest.mark.anyio
 
@@ -226,7 +227,7 @@ async def test_processes_that_open_a_new_file_at_once_make_it_once(tmp_path: Pat
     for one in processes:
         answer, _ = await asyncio.to_thread(one.communicate, "go\n")
         assert answer.split() == ["open", "0"]
-    assert (await read_schema(url)).version == 3
+    assert (await read_schema(url)).version == NEWEST
 
 
 async def test_two_processes_run_every_job_once(tmp_path: Path) -> None:

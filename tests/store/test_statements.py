@@ -27,6 +27,11 @@ FILES = [
     "schedules.sql",
     "fire.sql",
     "runs.sql",
+    "workflows.sql",
+    "limits.sql",
+    "events.sql",
+    "rollups.sql",
+    "breakers.sql",
 ]
 POSTGRES, SQLITE = "foliot.store.postgres", "foliot.store.sqlite"
 
@@ -52,16 +57,29 @@ ONLY_POSTGRES = {
     "limit_transaction": "a timer of the process does",
     "limit_transaction_wholly": "the same",
     "grade_oldest_transaction": "nor other transactions to wait for",
+    "lock_rules": "there is one writer, so nobody claims beside it",
+    "change_rules": "the same",
+    "lock_door": "the same",
+    "renew_rules": "every claim is counted",
+    "count_limits": "the same",
+    "count_sessions": "the same",
+    "count_leaving": "whoever writes is alone, so there is nobody to keep waiting",
+    "leave_keys": "the same",
+    "claim_keyed": "the same",
 }
 ONLY_SQLITE = {
     "find_ready_lanes": "looks before it writes",
     "list_payloads": "large payloads are read apart",
     "find_refused_jobs": "a statement changes one table only",
     "record_attempts": "the same",
+    "any_running_workflow": "one look spares plain jobs all others",
     "prune_history": "there are no days to drop",
 }
 TABLES = "fair|turns|jobs|history|history_default|dead|attempts|queues|sessions|leases|migrations|definitions|keys"
-TABLES += "|triggers|schedules|versions|ledger|gaps|calendars"
+TABLES += (
+    "|triggers|schedules|versions|ledger|gaps|calendars|workflows|steps|signals|limits|uses|rules"
+    "|listeners|outbox|rollups|rollup_writers|breakers"
+)
 
 
 def names(package: str, file: str) -> list[str]:
@@ -74,8 +92,11 @@ def every_statement(package: str) -> Iterator[tuple[str, str]]:
 
 
 def adapter_source(package: str) -> str:
+    """What both stores say in the same words is written once, beside them."""
     folder = Path(str(files(package)))
-    return "\n".join(path.read_text("utf-8") for path in folder.glob("*.py"))
+    shared = ("flowing", "growing", "following", "steering", "delivering")
+    both = [folder.parent / f"{name}.py" for name in shared]
+    return "\n".join(path.read_text("utf-8") for path in (*folder.glob("*.py"), *both))
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -115,7 +136,15 @@ def test_every_table_in_postgres_is_qualified() -> None:
 def test_every_hot_statement_names_its_partition() -> None:
     """But those that read across all of them, for people or to find where there is something to do."""
     across = {"find_lost_sessions", "peek_jobs", "count_jobs", "grade_jobs", "list_history_days"}
-    across |= {"list_ordered_keys", "count_queues", "count_held", "count_dead", "list_active_jobs"}
+    across |= {
+        "count_running",
+        "list_holders",
+        "list_ordered_keys",
+        "count_queues",
+        "count_held",
+        "count_dead",
+        "list_active_jobs",
+    }
     hot = re.compile(r"foliot\.(jobs|history|dead|attempts)\b")
     for name, text in every_statement(POSTGRES):
         if hot.search(text) and name not in across:
@@ -123,8 +152,11 @@ def test_every_hot_statement_names_its_partition() -> None:
 
 
 def test_every_change_of_state_names_the_state_it_comes_from() -> None:
+    leave_it = {"link_jobs", "carry_fences"}
     for name, text in every_statement(POSTGRES):
-        if re.search(r"UPDATE foliot\.jobs|DELETE FROM foliot\.jobs", text):
+        if name in leave_it:
+            assert not re.search(r"state\s*=", text), name
+        elif re.search(r"UPDATE foliot\.jobs|DELETE FROM foliot\.jobs", text):
             # What is taken back is what nobody has claimed; cancelling flags whatever the state.
             told = "fence = 0" if name.startswith("withdraw_") else "state"
             assert told in text, name
@@ -138,6 +170,30 @@ def test_time_comes_from_the_clock_that_is_passed() -> None:
         assert name.startswith("grade_") or not read.search(passed.sub("", text)), name
     for name, text in every_statement(SQLITE):
         assert not re.search(r"strftime|datetime\(|julianday|CURRENT_", text), name
+
+
+def test_whoever_tells_of_something_asks_first_whether_anybody_listens() -> None:
+    """So that it costs nothing where nobody does: asked once in PostgreSQL, first in the join in SQLite."""
+    first = {
+        POSTGRES: r"WHERE \(SELECT 1 FROM foliot\.listeners l WHERE l\.event (=|IN) .*? LIMIT 1\) IS NOT NULL",
+        SQLITE: r"FROM \(SELECT 1 FROM foliot_listeners WHERE event (=|IN) .*? LIMIT 1\)( \w+)? CROSS JOIN",
+    }
+    for package, asked in first.items():
+        telling = {n: t for n, t in every_statement(package) if re.search(r"INTO foliot.outbox", t)}
+        assert {"finish_jobs", "bury_jobs", "reap_jobs", "settle_workflows"} <= set(telling)
+        del telling["emit_events"]  # which was told what to look for
+        for name, text in telling.items():
+            parts = re.split(r"INSERT INTO foliot.outbox", text)[1:]
+            assert all(re.search(asked, part) for part in parts), name
+
+
+def test_whoever_ends_a_job_tells_of_it() -> None:
+    silent = {"skip_steps"}  # what was ruled out by others has not happened
+    ends = re.compile(r"INTO foliot[._](history|dead) ")
+    for package in (POSTGRES, SQLITE):
+        for name, text in every_statement(package):
+            if ends.search(text) and name not in silent:
+                assert re.search(r"INTO foliot[._]outbox ", text), name
 
 
 def test_a_cast_is_no_parameter() -> None:

@@ -14,15 +14,18 @@ from foliot.copying import Copied, copy_store
 from foliot.errors import FoliotError
 from foliot.ids import partition_of
 from foliot.model.job import End, JobState, More
+from foliot.model.workflow import Rule, WorkflowState
 from foliot.store.operator import Record
 from foliot.store.tables import TABLES
 from foliot.testing.clock import ManualClock
+from support.flows import draw, follow_apart
+from support.hooks import event_of, listen, told
 from support.records import dump, fill
 from support.schedules import Spread, Table
 from support.stores import Databases, World, open_world, postgres_place, sqlite_place
 
 pytestmark = pytest.mark.anyio
-STAYS = {"sessions", "leases", "migrations"}
+STAYS = {"sessions", "leases", "rollup_writers", "migrations", "uses", "rules"}
 
 
 class Stores:
@@ -131,6 +134,45 @@ async def test_a_running_job_arrives_as_ready_and_its_old_worker_is_refused(stor
     assert (again.id, again.attempt) == (job.id, 1)
     assert again.fence > job.fence
     assert await new.finish(other, new.outcome(job, End.SUCCEED)) == [job.id]
+
+
+async def test_a_workflow_goes_on_where_it_was(stores: Stores) -> None:
+    """One step has ended, one runs, one was asked to end, two wait."""
+    old, new = await stores.open("sqlite"), await stores.open("postgres", partitions=8)
+    flow = await draw(old)
+    await flow.submit(
+        flow.step("a"),
+        flow.step("b", "a"),
+        flow.step("c", "a"),
+        flow.step("d", "b", "c", rule=Rule.ALL_DONE),
+        policy="continue",
+    )
+    await flow.run("a")
+    assert await flow.claim() == {"b", "c"}
+    await old.cancel(flow.ids["c"])
+    await copy(old, new, force=True)
+    new.partition = partition_of(flow.id, 8)
+    assert await new.store.workflows.steps(flow.id) != []
+    flow.world, flow.session = new, await new.open_session()
+    await flow.run("b")
+    await flow.run("d")
+    assert await flow.states() == {
+        "a": "succeeded",
+        "b": "succeeded",
+        "c": "cancelled",
+        "d": "succeeded",
+    }
+    assert (await flow.get()).state is WorkflowState.FAILED
+
+
+async def test_jobs_that_follow_others_and_would_part_are_refused(stores: Stores) -> None:
+    old, new = await stores.open("sqlite"), await stores.open("postgres", partitions=8)
+    await follow_apart(old)
+    with pytest.raises(FoliotError, match="1 jobs that others were submitted after would not"):
+        await copy(old, new)
+    assert not any((await dump(new)).values())
+    same = await stores.open("postgres")
+    assert (await copy(old, same))["steps"].arrived == 3
 
 
 async def test_a_store_with_anything_in_it_is_no_target(stores: Stores) -> None:
@@ -248,3 +290,21 @@ async def test_every_table_and_column_is_copied_or_named_as_staying(stores: Stor
             " WHERE table_schema = 'foliot' AND table_name NOT LIKE 'history\\_%'"
         ).fetchall()
     assert {(t, c) for t, c in rows if t not in STAYS} == {(t, c) for t in known for c in known[t]}
+
+
+@pytest.mark.parametrize(("before", "now"), [(1, 8), (8, 1), (8, 3)])
+async def test_what_hooks_are_still_to_be_told_is_told_in_the_new_store(
+    stores: Stores, before: int, now: int
+) -> None:
+    source, target = await stores.open("sqlite", before), await stores.open("postgres", now)
+    await listen(source, "job.succeeded")
+    session = await source.open_session()
+    job = await source.run(session)
+    await source.end(session, job)
+    await source.store.sessions.close(session)
+    await copy(source, target)
+    home = partition_of(job.id, now)
+    assert (await target.store.jobs.peek()).events == {home}
+    assert (await target.store.events.deliver(home, limit=10)).jobs == 1
+    [made] = await told(target)
+    assert (event_of(made).subject, partition_of(made.id, now)) == (job.id, home)

@@ -6,7 +6,7 @@ import pytest
 
 import foliot
 from foliot.model.job import End, JobState
-from support.stores import World
+from support.stores import NEWEST, World
 
 pytestmark = pytest.mark.anyio
 
@@ -140,7 +140,7 @@ async def test_the_grade_counts_and_names(world: World) -> None:
     assert grade.version[0].isdigit()
     assert (grade.live_jobs, grade.ready_jobs, grade.dead_jobs) == (4, 2, 1)
     assert grade.queue_age == 10
-    assert (grade.partitions, grade.schema) == (world.store.partitions, 3)
+    assert (grade.partitions, grade.schema) == (world.store.partitions, NEWEST)
     assert first and grade.durability and foliot.__version__
     pooled = world.place.settings.url != world.place.direct
     assert ("pooler" in grade.pooler) == pooled

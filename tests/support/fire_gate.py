@@ -1,4 +1,4 @@
-"""What a database does in the middle of a transaction that fires: hold it up, or write down who it is.
+"""What a database does in the middle of a transaction that fires, or delivers: hold it up, or write down who it is.
 
 Processes are known by the application_name of their connections.
 """
@@ -19,6 +19,8 @@ NOTE: LiteralString = "INSERT INTO public.fired VALUES (current_setting('applica
 class OnFire:
     """PL/pgSQL that is run for each job that a schedule becomes, before it is inserted."""
 
+    when: LiteralString = """NEW.extras LIKE '%"nominal"%'"""
+
     def __init__(self, url: str, body: LiteralString) -> None:
         self._connection = psycopg.connect(url, autocommit=True)
         self._body = body
@@ -33,8 +35,8 @@ class OnFire:
             " BEGIN " + self._body + " RETURN NEW; END $$"
         )
         execute(
-            "CREATE TRIGGER on_fire BEFORE INSERT ON foliot.jobs FOR EACH ROW"
-            """ WHEN (NEW.extras LIKE '%"nominal"%') EXECUTE FUNCTION public.on_fire()"""
+            "CREATE OR REPLACE TRIGGER on_fire BEFORE INSERT ON foliot.jobs FOR EACH ROW"
+            " WHEN (" + self.when + ") EXECUTE FUNCTION public.on_fire()"
         )
         return self
 
@@ -60,8 +62,11 @@ class FireGate(OnFire):
 
     def __init__(self, url: str, body: LiteralString = WAIT) -> None:
         super().__init__(url, body)
+        # Not the one that looks: within a transaction, pg_stat_activity shows what it showed at first.
+        self._before = psycopg.connect(url)
 
     def __exit__(self, *_: object) -> None:
+        self._before.close()
         self.open()
         super().__exit__()
 
@@ -77,11 +82,10 @@ class FireGate(OnFire):
 
     def shut_before(self) -> None:
         """None that fires comes as far as to insert anything."""
-        self._connection.execute("BEGIN")
-        self._connection.execute("SELECT id FROM foliot.triggers ORDER BY id FOR UPDATE")
+        self._before.execute("SELECT id FROM foliot.triggers ORDER BY id FOR UPDATE")
 
     def open_before(self) -> None:
-        self._connection.execute("ROLLBACK")
+        self._before.rollback()
 
     def wait_for_one_before(self) -> str:
         """The name of a process that is about to fire."""
@@ -93,6 +97,12 @@ class FireGate(OnFire):
             " WHERE a.datname = current_database() AND NOT l.granted AND " + lock
         ).fetchall()
         return found[0][0] if found else ""
+
+
+class DeliveryGate(FireGate):
+    """The same for those who make jobs of hooks."""
+
+    when = "NEW.kind LIKE 'on.%'"
 
 
 def named(url: str, name: str) -> str:

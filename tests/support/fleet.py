@@ -30,6 +30,7 @@ T = TypeVar("T")
 
 TESTS = Path(__file__).parent.parent
 SOURCE = TESTS.parent / "src"  # of this copy, wherever another one may be installed
+FOLIOT = (sys.executable, "-m", "foliot")
 PATIENCE = 40.0
 QUICKLY = {  # recovery in seconds, not in tens of them
     "worker.lease": "2s",
@@ -81,6 +82,10 @@ class WorkerProcess:
         return self.process.poll() is None
 
     @property
+    def stopped(self) -> bool:
+        return state_of(self.pid) == "T"
+
+    @property
     def log(self) -> str:
         return self._log.read_text(errors="replace")
 
@@ -122,6 +127,7 @@ class Fleet:
         self.folder = folder
         self.settings = {**QUICKLY, **named(settings)}
         self.jobs = Jobs(url)
+        self.app = "acceptance.jobs:app"  # what workers run, unless told otherwise
         self.submitted: list[JobId] = []
         self.workers: list[WorkerProcess] = []
         self._log = folder / "runs.jsonl"
@@ -139,27 +145,30 @@ class Fleet:
     def start(
         self,
         *flags: str,
-        app: str = "acceptance.jobs:app",
+        app: str | None = None,
         supervised: bool = False,
         url: str | None = None,
         path: Path | None = None,
         **settings: str,
     ) -> WorkerProcess:
         """Does not wait until it is up: what follows waits for what the worker does."""
-        command = ["worker", app, *flags]
+        command = [*FOLIOT, "worker", app or self.app, *flags]
         if not supervised:
             command.append("--child")
-        return self._launch(command, self.environment(url=url, path=path, **settings))
+        return self.launch(command, self.environment(url=url, path=path, **settings))
 
     def start_scheduler(
         self, *, url: str | None = None, path: Path | None = None, **settings: str
     ) -> WorkerProcess:
         """A process that only does duties. What is in `path` is imported before anything else."""
-        return self._launch(["scheduler"], self.environment(url=url, path=path, **settings))
+        environment = self.environment(url=url, path=path, **settings)
+        return self.launch([*FOLIOT, "scheduler"], environment)
 
-    def _launch(self, command: Sequence[str], environment: dict[str, str]) -> WorkerProcess:
+    def launch(
+        self, command: Sequence[str], environment: dict[str, str] | None = None
+    ) -> WorkerProcess:
         log = self.folder / f"worker-{len(self.workers)}.log"
-        worker = WorkerProcess([sys.executable, "-m", "foliot", *command], environment, log)
+        worker = WorkerProcess(command, environment or self.environment(), log)
         self.workers.append(worker)
         return worker
 
@@ -355,11 +364,15 @@ def children_of(pid: int) -> list[int]:
 
 def alive(pid: int) -> bool:
     """A process that has ended and was not yet waited for is not alive."""
+    return state_of(pid) not in "ZX"
+
+
+def state_of(pid: int) -> str:
+    """As the kernel calls it."""
     try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
-        return False
-    return state not in "ZX"
+        return "X"
 
 
 def kill(pid: int) -> None:

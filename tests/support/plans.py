@@ -41,7 +41,7 @@ def explain(
 ) -> dict[str, Any]:
     """As the adapter has it run: prepared, with the plan that is made for all values or for these."""
     name = statement.name
-    arguments = [_literal(value) for value in statement.bind(values)]
+    arguments = [literal(value) for value in statement.bind(values)]
     called = f"{name}({', '.join(arguments)})" if arguments else name
     options = "ANALYZE, BUFFERS, FORMAT JSON" if analyse else "FORMAT JSON"
     with connection.transaction(force_rollback=True):
@@ -77,7 +77,7 @@ def scans(plan: dict[str, Any]) -> list[Scan]:
     return found
 
 
-def _literal(value: object) -> str:
+def literal(value: object) -> str:
     if value is None:
         return "NULL"
     if isinstance(value, int | float):

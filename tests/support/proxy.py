@@ -96,6 +96,7 @@ class CuttingProxy(Listener):
                 await link.run()
             finally:
                 self._links.discard(link)
+                writer.close()
         writer.close()
 
     def commit_is_to_be_cut(self, exchange: Exchange, kind: str, message: bytes) -> bool:
@@ -132,11 +133,13 @@ class _Link:
             asyncio.ensure_future(self._pump(client[0], server[1], self._see_requests)),
             asyncio.ensure_future(self._pump(server[0], client[1], self._see_answers)),
         ]
-        await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-        for pump in pumps:
-            pump.cancel()
-        await asyncio.gather(*pumps, return_exceptions=True)
-        server[1].close()
+        try:
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        finally:  # also when the proxy ends before its clients
+            for pump in pumps:
+                pump.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
+            server[1].close()
 
     def reset(self) -> None:
         for _, writer in (self._client, self._server):

@@ -37,7 +37,8 @@ def record(table: Table, number: int, ids: Ids, *, partitions: int) -> Record:
             return partition
         if table.home == (name,):
             return where
-        if number % 2 and name in _OPTIONAL and name not in table.key:
+        optional = name in _OPTIONAL and name not in table.key
+        if number % 2 and optional and (name != "workflow" or "rule" not in table.columns):
             return None
         return _ODD[form](number) if form is not Form.ID else ids.job()
 

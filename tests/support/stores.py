@@ -21,6 +21,7 @@ from foliot.model.session import NewSession
 from foliot.store.admission import Admitted
 from foliot.store.open import open_store, upgrade_store
 from foliot.store.port import Reaped, Share, Store
+from foliot.store.sqlite.migrations import MIGRATIONS
 from foliot.testing.clock import ManualClock
 from foliot.testing.postgres import TemporaryPostgres
 from support.proxy import RotatingPooler
@@ -51,6 +52,10 @@ CREATE TRIGGER one_partition BEFORE INSERT OR UPDATE OR DELETE ON foliot.dead
     FOR EACH ROW EXECUTE FUNCTION public.stay_in_one_partition();
 CREATE TRIGGER one_partition BEFORE INSERT OR UPDATE OR DELETE ON foliot.attempts
     FOR EACH ROW EXECUTE FUNCTION public.stay_in_one_partition();
+CREATE TRIGGER one_partition BEFORE INSERT OR UPDATE OR DELETE ON foliot.workflows
+    FOR EACH ROW EXECUTE FUNCTION public.stay_in_one_partition();
+CREATE TRIGGER one_partition BEFORE INSERT OR UPDATE OR DELETE ON foliot.steps
+    FOR EACH ROW EXECUTE FUNCTION public.stay_in_one_partition();
 CREATE TRIGGER one_partition BEFORE INSERT OR UPDATE OR DELETE ON foliot.schedules
     FOR EACH ROW EXECUTE FUNCTION public.stay_in_one_partition();
 CREATE TRIGGER one_partition BEFORE INSERT OR UPDATE OR DELETE ON foliot.triggers
@@ -60,6 +65,8 @@ CREATE TRIGGER one_partition BEFORE INSERT OR UPDATE OR DELETE ON foliot.version
 CREATE TRIGGER one_partition BEFORE INSERT OR UPDATE OR DELETE ON foliot.ledger
     FOR EACH ROW EXECUTE FUNCTION public.stay_in_one_partition();
 CREATE TRIGGER one_partition BEFORE INSERT OR UPDATE OR DELETE ON foliot.gaps
+    FOR EACH ROW EXECUTE FUNCTION public.stay_in_one_partition();
+CREATE TRIGGER one_partition BEFORE INSERT OR UPDATE OR DELETE ON foliot.outbox
     FOR EACH ROW EXECUTE FUNCTION public.stay_in_one_partition();
 """
 
@@ -73,10 +80,18 @@ class Place(msgspec.Struct, frozen=True):
 
 
 # Deleting a test's few rows takes a tenth of the time of a new database.
+NEWEST = len(MIGRATIONS)  # the version of a schema that is up to date
 _CLEAN = """
 SET lock_timeout = '2s';
 SET session_replication_role = replica; -- no triggers
 DELETE FROM foliot.jobs;
+DELETE FROM foliot.workflows;
+DELETE FROM foliot.steps;
+DELETE FROM foliot.signals;
+DELETE FROM foliot.limits;
+DELETE FROM foliot.breakers;
+DELETE FROM foliot.uses;
+UPDATE foliot.rules SET version = version + 1;
 DELETE FROM foliot.history;
 DELETE FROM foliot.dead;
 DELETE FROM foliot.attempts;
@@ -95,6 +110,10 @@ DELETE FROM foliot.versions;
 DELETE FROM foliot.ledger;
 DELETE FROM foliot.gaps;
 DELETE FROM foliot.calendars;
+DELETE FROM foliot.listeners;
+DELETE FROM foliot.outbox;
+DELETE FROM foliot.rollups;
+DELETE FROM foliot.rollup_writers;
 DELETE FROM foliot.sessions;
 UPDATE foliot.leases SET holder = NULL, epoch = 0, expires_at = '-infinity';
 """
@@ -266,7 +285,9 @@ class World:
     def outcome(self, job: ClaimedJob, end: End) -> Outcome:
         """What a worker would say: a hold has its reason, a retry a delay."""
         reason = "unknown_kind" if end is End.HOLD else None
-        return Outcome(job.id, job.fence, end, delay=60, reason=reason, order=job.order)
+        return Outcome(
+            job.id, job.fence, end, delay=60, reason=reason, order=job.order, gates=job.gates
+        )
 
     async def finish(self, session: SessionId, *outcomes: Outcome) -> list[JobId]:
         """The ids that were refused."""
@@ -278,7 +299,8 @@ class World:
         self, session: SessionId, job: ClaimedJob, end: End = End.SUCCEED, **fields: Any
     ) -> None:
         """Must be accepted."""
-        outcome = Outcome(job.id, job.fence, end, **{"order": job.order, **fields})
+        links = {"order": job.order, "gates": job.gates}
+        outcome = Outcome(job.id, job.fence, end, **{**links, **fields})
         assert await self.finish(session, outcome) == []
 
     async def cancel(self, *ids: JobId) -> dict[JobId, JobState]:

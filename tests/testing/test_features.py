@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from foliot import Fixed, Foliot, FoliotError, current_job
+from foliot.model.job import JobState
+from foliot.queue_commands import pause_queue
 from foliot.testing import Harness
 
 
@@ -230,3 +232,73 @@ def test_a_job_and_its_statements_commit_together(foliot_app: Foliot, tmp_path: 
             handle = keep.submit()
             foliot.run_until_idle(reraise=True)
             assert handle.result() == "kept"
+
+
+def test_what_ran_is_counted_on_the_clock_of_the_test(foliot: Harness, foliot_app: Foliot) -> None:
+    @foliot_app.job(queue="parcels")
+    def pack(order: int) -> None:
+        foliot.clock.advance(2)
+
+    for order in range(3):
+        pack.options(delay=60).submit(order)
+    foliot.advance("5 minutes")
+    [row] = foliot_app.stats(minutes=10).rows
+    assert (row.queue, row.ended, sum(row.series)) == ("parcels", 3, 3)
+    assert row.run_p50 == pytest.approx(2, rel=0.25)
+    assert row.wait_p95 == pytest.approx(4, rel=0.25), "the last waited for the others"
+    foliot.advance("1 day")
+    assert foliot_app.stats(minutes=10).rows == []
+
+
+def test_jobs_under_a_rate_start_as_the_clock_brings_their_tokens(
+    foliot: Harness, foliot_app: Foliot
+) -> None:
+    foliot_app.limit("kind:call", rate="1/second", burst=1)
+
+    @foliot_app.job
+    def call(number: int) -> int:
+        return number
+
+    handles = [call.submit(number) for number in range(10)]
+    foliot.run_until_idle()
+    assert [one.status() for one in handles].count(JobState.SUCCEEDED) == 1
+    foliot.advance(4)
+    assert [one.status() for one in handles].count(JobState.SUCCEEDED) == 5
+    foliot.advance(3600)
+    assert {one.status() for one in handles} == {"succeeded"}
+
+
+def test_inline_the_clock_leaps_to_the_next_token_of_a_rate() -> None:
+    app = Foliot()
+    app.limit("kind:call", rate="1/minute", burst=1)
+
+    @app.job
+    def call(number: int) -> int:
+        return number
+
+    with app.inline():
+        handles = [call.submit(number) for number in range(3)]
+        assert [one.result(timeout=5) for one in handles] == [0, 1, 2]
+
+
+def test_the_clock_does_not_leap_for_those_who_wait_for_something_else(
+    foliot: Harness, foliot_app: Foliot
+) -> None:
+    """A paused queue behind a half-open breaker: time brings nothing, and the run comes to its end."""
+    foliot_app.breaker("bank", failures=1, open_for=1)
+    foliot_app.limit("kind:charge", rate="1/hour", burst=1)
+
+    @foliot_app.job(breaker="bank", queue="bank", max_attempts=1)
+    def charge() -> None:
+        raise ConnectionError
+
+    handles = [charge.submit() for _ in range(3)]
+    foliot.run_until_idle()
+    foliot_app.portal.call(_pause(foliot_app, "bank"))
+    foliot.advance(7 * 86_400)
+    assert [one.status() for one in handles] == ["dead", "held", "held"]
+
+
+async def _pause(app: Foliot, queue: str) -> None:
+    store = await app.portal.store()
+    await pause_queue(store, queue)

@@ -8,6 +8,7 @@ from typing import Any, assert_type
 
 from foliot import (
     Draft,
+    Event,
     Exponential,
     Fixed,
     Foliot,
@@ -54,6 +55,20 @@ def nothing() -> None: ...
 
 @app.job(schedule="*/5 * * * *")
 def tidy() -> None: ...
+
+
+@app.on("job.dead", kinds=[add, "send"], queues={"mail"}, max_attempts=3, retry=Fixed(1))
+@jobs.on("job.succeeded")
+def page_ops(event: Event) -> str:
+    return event.data["error"] or event.subject
+
+
+@app.on("job.cancelled", kinds=[add])
+@app.on("worker.lost", name="lost", queue="urgent", timeout=30)
+async def note_lost(event: Event) -> None: ...
+
+
+assert_type(page_ops(Event(id="a", name="job.dead", subject="b", at=datetime.now(UTC))), str)
 
 
 @jobs.job(

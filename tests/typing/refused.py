@@ -92,3 +92,9 @@ app.schedule_many([add.prepare(1)])  # error: List item 0 has incompatible type 
 app.get_schedule("n").update(job=add)  # error: Argument "job" to "update" of "ScheduleHandle" has incompatible type
 app.get_schedule("n").update(max_runs="5")  # error: Argument "max_runs" to "update" of "ScheduleHandle" has incompatible
 app.job(schedule=5)  # error: No overload variant of "job" of "Definer" matches argument type
+
+# Hooks
+app.on("job.ded")  # error: Argument 1 to "on" of "Definer" has incompatible type "Literal['job.ded']"
+app.on("job.dead", kinds="add")  # error: Argument "kinds" to "on" of "Definer" has incompatible type "str"
+app.on("job.dead", kind="x")  # error: Unexpected keyword argument "kind" for "on" of "Definer"
+app.on("job.dead")(lambda: None)  # error: Value of type variable "H" of function cannot be "Callable[[], None]"

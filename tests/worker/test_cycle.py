@@ -19,8 +19,9 @@ from foliot.registry import define
 from foliot.scheduler.partitions import Partitions
 from foliot.store.port import Peek, Wake
 from foliot.testing.clock import ManualClock
-from foliot.worker.cycle import Cycle, _fitting
+from foliot.worker.cycle import Cycle
 from foliot.worker.success import success
+from foliot.worker.trip import fitting
 from support.stores import World, open_world, sqlite_place
 
 pytestmark = pytest.mark.anyio
@@ -231,10 +232,10 @@ async def test_lanes_that_there_was_no_room_to_ask_stay_hot(
 def test_a_trip_carries_no_more_than_some_megabytes() -> None:
     large = Outcome(JobId("a"), 1, result=bytes(1 << 20))
     small = Outcome(JobId("b"), 1)
-    assert _fitting([large] * 100) == 16
-    assert _fitting([Outcome(JobId("c"), 1, result=bytes(1 << 25)), small]) == 1
-    assert _fitting([small] * 5000) == 2000
-    assert _fitting([]) == 0
+    assert fitting([large] * 100) == 16
+    assert fitting([Outcome(JobId("c"), 1, result=bytes(1 << 25)), small]) == 1
+    assert fitting([small] * 5000) == 2000
+    assert fitting([]) == 0
 
 
 async def test_partitions_that_were_given_up_are_not_taken_back(

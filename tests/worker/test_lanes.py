@@ -84,7 +84,7 @@ async def test_even_one_job_at_a_time_every_queue_has_its_share(
             lanes.see(0, lane)
         shares = lanes.shares(0, 1)
         cycle = await world.store.jobs.finish_and_claim(0, session, shares=shares, room=1)
-        lanes.settle(0, shares, 1, cycle.claimed, began=lanes.news)
+        lanes.settle(0, shares, 1, [job.lane for job in cycle.claimed], began=lanes.news)
         served.update("a" if job.lane == lane_of("a").number else "b" for job in cycle.claimed)
     assert (served["a"], served["b"]) == expected
 
@@ -99,7 +99,7 @@ async def test_what_a_queue_leaves_goes_to_the_others(world: World) -> None:
     for _ in range(3):
         shares = lanes.shares(0, 10)
         cycle = await world.store.jobs.finish_and_claim(0, session, shares=shares, room=10)
-        lanes.settle(0, shares, 10, cycle.claimed, began=lanes.news)
+        lanes.settle(0, shares, 10, [job.lane for job in cycle.claimed], began=lanes.news)
         claimed += len(cycle.claimed)
     assert claimed == 1 + 10 + 10
 
@@ -118,7 +118,7 @@ async def test_a_worker_takes_only_kinds_it_knows_where_there_are_others(world: 
         lanes.see(0, lane_of("default"))
         shares = lanes.shares(0, 100)
         cycle = await world.store.jobs.finish_and_claim(0, session, shares=shares, room=100)
-        lanes.settle(0, shares, 100, cycle.claimed, began=lanes.news)
+        lanes.settle(0, shares, 100, [job.lane for job in cycle.claimed], began=lanes.news)
         assert lanes.sort_out(cycle.claimed) == []
     assert [await world.state(id) for id in mine] == ["running"] * 5
     assert [((await world.get(id)).state, (await world.get(id)).fence) for id in strange] == [

@@ -14,6 +14,7 @@ from foliot.config import SchedulerSettings, Settings, StoreSettings, WorkerSett
 from foliot.life import Role
 from foliot.model.job import End
 from foliot.process import Process
+from foliot.scheduler.duty import Office
 from foliot.scheduler.kinds import Kinds
 from foliot.scheduler.partitions import Partitions
 from foliot.scheduler.reap import Reap
@@ -126,14 +127,7 @@ async def test_others_are_told_of_what_was_reaped(world: World) -> None:
     session = await world.open_session(duties=True, lease=LEASE)
     partitions = Partitions(world.store, session, clock=world.clock, ids=world.ids, term=5)
     await partitions.tick()
-    reap = Reap(
-        world.store,
-        partitions,
-        Settings(),
-        clock=world.clock,
-        ids=world.ids,
-        announce=wakes.append,
-    )
+    reap = Reap(Office(world.store, partitions, world.clock, world.ids, announce=wakes.append))
     await reap.tick()
     await reap.tick()
     assert wakes == [Wake(due=True)]
@@ -146,13 +140,6 @@ async def test_others_are_told_of_jobs_whose_kind_is_known_by_now(world: World) 
     wakes: list[Wake] = []
     partitions = Partitions(world.store, session, clock=world.clock, ids=world.ids, term=5)
     await partitions.tick()
-    kinds = Kinds(
-        world.store,
-        partitions,
-        Settings(),
-        clock=world.clock,
-        ids=world.ids,
-        announce=wakes.append,
-    )
+    kinds = Kinds(Office(world.store, partitions, world.clock, world.ids, announce=wakes.append))
     await kinds.tick()
     assert wakes == [Wake(((0, job.lane),))]

@@ -16,9 +16,11 @@ from foliot.config import Settings, WorkerSettings
 from foliot.errors import FoliotError, SessionLost, StoreUnavailable, TransactionTooLong
 from foliot.ids import JobId, SessionId
 from foliot.model.job import ClaimedJob, End, JobState, More, NewJob
+from foliot.model.workflow import NewStep, NewWorkflow
 from foliot.store.port import Wake
 from foliot.worker.transaction import Block, Desk, Phase
 from support.callers import path_of
+from support.hooks import listen, outbox
 from support.stores import World
 
 pytestmark = [
@@ -128,6 +130,27 @@ async def test_the_next_of_an_ordering_key_may_run_when_it_has_committed(world: 
     await office.desk.close()
     assert await world.state(second) is JobState.READY
     assert office.told == [Wake(ready=((world.partition, job.lane),))]
+
+
+async def test_a_job_that_was_followed_while_it_ran_commits_as_a_step(office: Office) -> None:
+    world, block = office.world, office.block()
+    child, chain = world.new_job(), world.new_job()
+    async with block as tx:
+        if world.place.engine == "sqlite":  # whose file is locked by the first statement
+            await follow(world, office.job.id, child, chain.id)
+        await tx.execute(INSERT)
+        if world.place.engine == "postgres":
+            await follow(world, office.job.id, child, chain.id)
+    assert block.phase is Phase.COMMITTED
+    assert await office.notes() == ["here"]
+    assert await office.state() is JobState.SUCCEEDED
+    assert await world.state(child.id) is JobState.READY
+
+
+async def follow(world: World, parent: JobId, child: NewJob, chain: JobId) -> None:
+    step = NewStep(name=child.id, job=child, parents=(parent,))
+    workflow = NewWorkflow(id=chain, name="chain", steps=(), policy="continue", chain=True)
+    await world.store.workflows.follow(world.partition, step, workflow)
 
 
 async def test_an_exception_rolls_both_back(office: Office) -> None:
@@ -446,3 +469,17 @@ async def test_who_stops_waiting_for_its_turn_keeps_nobody_waiting(office: Offic
                 await asyncio.wait_for(other.execute(INSERT), 0.1)
     assert await office.notes() == ["here"]
     await office.world.end(office.session, second)
+
+
+async def test_its_end_is_told_together_with_it_or_not_at_all(office: Office) -> None:
+    world = office.world
+    await listen(world, "job.succeeded")
+    with pytest.raises(ValueError, match="not today"):
+        async with office.block() as tx:
+            await tx.execute(INSERT)
+            raise ValueError("not today")
+    assert await outbox(world) == []
+    async with office.block() as tx:
+        await tx.execute(INSERT)
+        assert await outbox(world) == []
+    assert await outbox(world) == [("job.succeeded", office.job.id)]

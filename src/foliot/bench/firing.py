@@ -9,6 +9,7 @@ import msgspec
 
 from foliot.bench.probe_schedules import ScheduleProbe
 from foliot.bench.stage import Stage, pause
+from foliot.scheduler.duty import Office
 from foliot.scheduler.fire import Fire
 from foliot.scheduler.partitions import AllPartitions
 from foliot.store.open import open_store
@@ -93,14 +94,7 @@ async def _fire_all(stage: Stage, store: Store) -> float:
     partitions = AllPartitions(
         store, stage.ids.session(), clock=stage.clock, ids=stage.ids, term=60.0
     )
-    duty = Fire(
-        store,
-        partitions,
-        clock=stage.clock,
-        ids=stage.ids,
-        announce=lambda _: None,
-        look=lambda: None,
-    )
+    duty = Fire(Office(store, partitions, stage.clock, stage.ids))
     duty.see(Peek([], {}, fire_in=dict.fromkeys(range(store.partitions), 0.0)))
     before = stage.clock.monotonic()
     await duty.tick()

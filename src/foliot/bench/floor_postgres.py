@@ -80,6 +80,7 @@ def _finishing(session: str, held: Held) -> dict[str, object]:
         "states": "{" + ",".join(["succeeded"] * count) + "}",
         "reasons": "{" + ",".join(["NULL"] * count) + "}",
         "results": "{" + ",".join(["NULL"] * count) + "}",
+        "flows": "{}",
     }
 
 
@@ -96,6 +97,7 @@ def _claiming(session: str, batch: int) -> dict[str, object]:
         "quotas": f"{{{batch}}}",
         "choosy": "{f}",
         "kinds": "{}",
+        "version": None,
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import resource
 import sys
@@ -32,6 +33,13 @@ class Usage(msgspec.Struct, frozen=True):
 @app.job(kind="bench.async", queue=QUEUE, max_attempts=1)
 async def count_async(n: int, sheet: str, filler: str = "") -> None:  # noqa: ARG001 - its weight counts
     """Nothing but being counted."""
+    calls(sheet)[n] += 1
+
+
+@app.job(kind="bench.slowly", queue=QUEUE, max_attempts=1)
+async def count_slowly(n: int, sheet: str, filler: str = "") -> None:  # noqa: ARG001
+    """The same, a millisecond later."""
+    await asyncio.sleep(0.001)
     calls(sheet)[n] += 1
 
 

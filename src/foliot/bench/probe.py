@@ -27,6 +27,10 @@ class Probe(Protocol):
         """Whether any job of the bench is ready or running."""
         ...
 
+    def running(self) -> int:
+        """How many jobs of the bench run now."""
+        ...
+
     def now(self) -> float:
         """The store's clock, in seconds since 1970."""
         ...

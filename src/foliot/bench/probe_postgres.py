@@ -74,6 +74,12 @@ class PostgresProbe:
                 )
         else:
             self._run("TRUNCATE foliot.history, foliot.dead, foliot.attempts")
+        self._run("DELETE FROM foliot.rollups WHERE kind LIKE %s", [_LIKE])
+        self._run("DELETE FROM foliot.workflows WHERE name LIKE 'bench-%'")
+        self._run(
+            "DELETE FROM foliot.steps s WHERE NOT EXISTS ("
+            "SELECT FROM foliot.workflows w WHERE w.partition = s.partition AND w.id = s.workflow)"
+        )
         if keep_backdrop or shared:
             states = ["ready", "running"] if keep_backdrop else ["ready", "running", "scheduled"]
             for state in states:
@@ -90,6 +96,10 @@ class PostgresProbe:
             self._run(query.format(sql.Literal(state)), [_LIKE]).fetchone() is not None
             for state in ("running", "ready")
         )
+
+    def running(self) -> int:
+        query = "SELECT count(*) FROM foliot.jobs WHERE state = 'running' AND kind LIKE %s"
+        return int(self._one(query, [_LIKE]))
 
     def now(self) -> float:
         return float(self._one("SELECT extract(epoch FROM clock_timestamp())"))
@@ -152,6 +162,7 @@ class PostgresProbe:
             "choosy": [False],
             "kinds": [],
             "quotas": [room],
+            "version": None,
         }
         clock = SystemClock()
         cursor = RawCursor(self._connection)

@@ -66,6 +66,12 @@ class SqliteProbe:
         values = [_LIKE] if shared else []
         for table in ("history", "dead"):
             self._run(f"DELETE FROM foliot_{table}{condition}", values)  # noqa: S608 - names of ours
+        self._run("DELETE FROM foliot_rollups WHERE kind LIKE ?", [_LIKE])
+        self._run("DELETE FROM foliot_workflows WHERE name LIKE 'bench-%'")
+        self._run(
+            "DELETE FROM foliot_steps WHERE NOT EXISTS (SELECT 1 FROM foliot_workflows w"
+            " WHERE w.partition = foliot_steps.partition AND w.id = foliot_steps.workflow)"
+        )
         if keep_backdrop:
             for state in ("ready", "running"):
                 query = f"DELETE FROM foliot_jobs WHERE state = '{state}' AND kind LIKE ?"  # noqa: S608
@@ -83,6 +89,10 @@ class SqliteProbe:
             )
             for state in ("running", "ready")
         )
+
+    def running(self) -> int:
+        query = "SELECT count(*) FROM foliot_jobs WHERE state = 'running' AND kind LIKE ?"
+        return int(self._one(query, [_LIKE]) or 0)
 
     def now(self) -> float:
         return self._clock.now().timestamp()

@@ -27,7 +27,8 @@ from foliot.bench.resting import rest
 from foliot.bench.stage import Say, Stage, open_stage
 from foliot.bench.workers import Workers
 from foliot.config import Settings
-from foliot.errors import FoliotError, InvalidValue, redact
+from foliot.errors import FoliotError, InvalidValue
+from foliot.shown import redact
 from foliot.when import tzdata_version
 
 PHASES: Final = ("create", "fire", "on-time", "burst", "idle")

@@ -21,8 +21,9 @@ from foliot.bench.workers import Workers
 from foliot.client.app import Foliot
 from foliot.client.function import JobFunction, Prepared
 from foliot.config import Settings, StoreSettings
-from foliot.errors import FoliotError, InvalidValue, SchemaNewer, SchemaOutdated, redact
+from foliot.errors import FoliotError, InvalidValue, SchemaNewer, SchemaOutdated
 from foliot.queue_commands import configure_queue
+from foliot.shown import redact
 from foliot.store.open import open_store, read_schema, upgrade_store
 
 PAYLOAD = 100  # bytes
@@ -60,10 +61,16 @@ class Stage:
         return Sheet(self.new_path("sheet"), places)
 
     def workers(
-        self, url: str | None = None, *, directory: Path | None = None, **changes: Any
+        self,
+        url: str | None = None,
+        *,
+        directory: Path | None = None,
+        target: str | None = None,
+        **changes: Any,
     ) -> Workers:
         settings = msgspec.structs.replace(self.settings.worker, **changes)
-        return Workers(url or self.url, settings, log=self.new_path("log"), directory=directory)
+        log = self.new_path("log")
+        return Workers(url or self.url, settings, log=log, directory=directory, target=target)
 
     def fill(
         self,

@@ -75,10 +75,16 @@ class Workers(Program):
     name = "the workers"
 
     def __init__(
-        self, url: str, settings: WorkerSettings, *, log: Path, directory: Path | None = None
+        self,
+        url: str,
+        settings: WorkerSettings,
+        *,
+        log: Path,
+        directory: Path | None = None,
+        target: str | None = None,
     ) -> None:
         arguments = [
-            *("worker", TARGET, "--queues", QUEUE),
+            *("worker", target or TARGET, "--queues", QUEUE),
             *("--processes", str(settings.processes)),
             *("--concurrency", str(settings.concurrency)),
             *("--threads", str(settings.threads)),

@@ -24,8 +24,13 @@ def read_arguments(payload: str | None, fields: tuple[str, ...], largest: int) -
             problem="cannot be given together with fields",
             example="foliot submit send_email to=ada@example.org",
         )
+    return read_payload(read_value(payload, largest))
+
+
+def read_value(payload: str, largest: int) -> str | bytes:
+    """JSON as it was typed, or of stdin (-) or a file (@file)."""
     if payload != "-" and not payload.startswith("@"):
-        return read_payload(payload)
+        return payload
     try:
         raw = _read_stdin(largest + 1) if payload == "-" else _read_file(payload[1:], largest + 1)
     except OSError as error:
@@ -34,7 +39,7 @@ def read_arguments(payload: str | None, fields: tuple[str, ...], largest: int) -
         raise InvalidValue(
             "payload", payload, f"has more bytes than limits.payload, {show_size(largest)}"
         )
-    return read_payload(raw)
+    return raw
 
 
 def _read_file(path: str, most: int) -> bytes:
@@ -46,7 +51,7 @@ def _read_stdin(most: int) -> bytes:
     if sys.stdin is None:
         raise InvalidValue("payload", "-", "cannot be read: standard input is closed")
     if sys.stdin.isatty():
-        print("reading the payload, one JSON object; end it with Ctrl-D", file=sys.stderr)
+        print("reading the payload, JSON; end it with Ctrl-D", file=sys.stderr)
     return sys.stdin.buffer.read(most)
 
 

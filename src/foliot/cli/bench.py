@@ -64,9 +64,9 @@ def drain(
     from foliot.bench.drain import Plan
     from foliot.bench.drain import drain as run_drain
 
-    _check_counts(jobs=jobs, runs=runs)
+    check_counts(jobs=jobs, runs=runs)
     check_whole("backdrop", backdrop, 0, 100_000_000, example="--backdrop 10000000")
-    settings = _load(options, processes, concurrency, threads)
+    settings = load_settings(options, processes, concurrency, threads)
     for name, keys in (("ordering_keys", ordering_keys), ("fair_keys", fair_keys)):
         check_whole(name, keys, 0, 10_000_000, example="--ordering-keys 1000")
     plan = Plan(
@@ -79,7 +79,7 @@ def drain(
         fair_keys=fair_keys,
         force=force,
     )
-    _show(run_drain(settings, plan, _say), options)
+    show(run_drain(settings, plan, say), options)
 
 
 def submit(
@@ -119,15 +119,15 @@ def submit(
     from foliot.bench.submit import submit as run_submit
     from foliot.bench.sustained import sustained as run_sustained
 
-    _check_counts(runs=runs, batch=batch, threads=threads)
-    settings = _load(options, processes, concurrency)
+    check_counts(runs=runs, batch=batch, threads=threads)
+    settings = load_settings(options, processes, concurrency)
     if sustained is not None:
         check_seconds("sustained", sustained, least=1, most=86_400, example="--sustained 60")
-        _show(run_sustained(settings, sustained, _say, force=force), options)
+        show(run_sustained(settings, sustained, say, force=force), options)
         return
     check_seconds("seconds", seconds, least=0.01, most=3600, example="--seconds 3")
     plan = Plan(seconds=seconds, runs=runs, batch=batch, threads=threads, force=force)
-    _show(run_submit(settings, plan, _say), options)
+    show(run_submit(settings, plan, say), options)
 
 
 def latency(
@@ -157,10 +157,10 @@ def latency(
     from foliot.bench.latency import Plan
     from foliot.bench.latency import latency as run_latency
 
-    _check_counts(jobs=jobs)
+    check_counts(jobs=jobs)
     check_seconds("gap", gap, least=0, most=60, example="--gap 0.0075")
-    settings = _load(options, processes, concurrency)
-    _show(run_latency(settings, Plan(jobs=jobs, gap=gap, force=force), _say), options)
+    settings = load_settings(options, processes, concurrency)
+    show(run_latency(settings, Plan(jobs=jobs, gap=gap, force=force), say), options)
 
 
 def waiters(
@@ -193,9 +193,9 @@ def waiters(
     check_whole("handles", handles, 1, 100_000, example="--handles 1000")
     check_seconds("seconds", seconds, least=0.1, most=3600, example="--seconds 10")
     check_seconds("gap", gap, least=0, most=60, example="--gap 0.01")
-    settings = _load(options, "1", None)
+    settings = load_settings(options, "1", None)
     plan = Plan(handles=handles, kind=kind, seconds=seconds, gap=gap, force=force)
-    _show(run_waiters(settings, plan, _say), options)
+    show(run_waiters(settings, plan, say), options)
 
 
 def idle(
@@ -224,8 +224,8 @@ def idle(
 
     check_seconds("seconds", seconds, least=0.1, most=86_400, example="--seconds 30")
     check_whole("jobs", jobs, 0, 100_000_000, example="--jobs 1000000")
-    settings = _load(options, "1", concurrency)
-    _show(run_idle(settings, Plan(seconds=seconds, jobs=jobs, force=force), _say), options)
+    settings = load_settings(options, "1", concurrency)
+    show(run_idle(settings, Plan(seconds=seconds, jobs=jobs, force=force), say), options)
 
 
 def schedules(
@@ -281,7 +281,7 @@ def schedules(
     from foliot.bench.schedules import Plan, read_phases
     from foliot.bench.schedules import schedules as run_schedules
 
-    _check_counts(fires=fires, due_per_second=due_per_second, burst=burst, runs=runs)
+    check_counts(fires=fires, due_per_second=due_per_second, burst=burst, runs=runs)
     check_whole("count", count, 1, MOST, example="--count 100000")
     check_whole("seconds", seconds, 1, 3600, example="--seconds 60")
     if not 0 <= own_triggers <= 1:
@@ -301,8 +301,8 @@ def schedules(
         keep=keep,
         force=force,
     )
-    settings = _load(options, processes, concurrency)
-    _show(run_schedules(settings, plan, _say), options)
+    settings = load_settings(options, processes, concurrency)
+    show(run_schedules(settings, plan, say), options)
 
 
 def when(*, fires: Whole = 200, runs: Whole = 5, options: Options = DEFAULT_OPTIONS) -> None:
@@ -318,11 +318,11 @@ def when(*, fires: Whole = 200, runs: Whole = 5, options: Options = DEFAULT_OPTI
     from foliot.bench.when import Plan
     from foliot.bench.when import when as run_when
 
-    _check_counts(fires=fires, runs=runs)
-    _show(run_when(Plan(fires=fires, runs=runs), _say), options)
+    check_counts(fires=fires, runs=runs)
+    show(run_when(Plan(fires=fires, runs=runs), say), options)
 
 
-def _load(
+def load_settings(
     options: Options, processes: str, concurrency: str | None, threads: str | None = None
 ) -> Settings:
     flags: dict[str, object] = {
@@ -335,17 +335,17 @@ def _load(
     return options.load(flags).settings
 
 
-def _check_counts(**counts: int) -> None:
+def check_counts(**counts: int) -> None:
     for name, value in counts.items():
         check_whole(name, value, 1, 100_000_000, example=f"--{name} 1000")
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
     """Progress, beside the result."""
     print(line, file=sys.stderr, flush=True)
 
 
-def _show(report: dict[str, object], options: Options) -> None:
+def show(report: dict[str, object], options: Options) -> None:
     if options.json:
         print_json(report)
         return

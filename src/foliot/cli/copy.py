@@ -14,8 +14,9 @@ from foliot.cli.output import print_json, print_table
 from foliot.clock import SystemClock
 from foliot.config import StoreSettings, load
 from foliot.copying import Copied, copy_store
-from foliot.errors import InvalidValue, redact
+from foliot.errors import InvalidValue
 from foliot.ids import Ids
+from foliot.shown import redact
 from foliot.store.open import open_store, read_schema, upgrade_store
 
 

@@ -12,7 +12,9 @@ from foliot.checks import check_whole
 from foliot.cli.ask import ask, ask_store
 from foliot.cli.options import DEFAULT_OPTIONS, Options, Whole
 from foliot.cli.output import print_json, print_table
-from foliot.errors import InvalidValue, redact
+from foliot.errors import InvalidValue
+from foliot.scheduler.prune import prune_all
+from foliot.shown import redact
 from foliot.store.migrate import Migration
 from foliot.store.open import read_schema, schema_script, upgrade_store
 from foliot.store.port import Store
@@ -89,19 +91,14 @@ def status(*, options: Options = DEFAULT_OPTIONS) -> int:
 
 
 def prune(*, options: Options = DEFAULT_OPTIONS) -> None:
-    """Remove history older than its retention. Workers do it by themselves; this does it now."""
+    """Remove jobs, workflows, log lines, times of schedules and counts older than their retention. Workers do it by
+    themselves; this does it now."""
     settings = options.load().settings
 
-    async def prune_all(store: Store) -> int:
-        pruned = 0
-        while True:
-            some = await store.upkeep.prune(keep=settings.retention.history, limit=10_000)
-            pruned += some
-            if some < 10_000:
-                await store.sessions.prune()
-                return pruned
+    async def work(store: Store) -> int:
+        return await prune_all(store, settings.retention, limit=10_000)
 
-    pruned = asyncio.run(ask_store(settings.store, prune_all))
+    pruned = asyncio.run(ask_store(settings.store, work))
     if options.json:
         print_json({"pruned": pruned})
     else:

@@ -21,12 +21,15 @@ from foliot.cli.output import print_json, print_table
 from foliot.cli.sections import Column, Section, render
 from foliot.client.app import Foliot
 from foliot.client.handle import Handle
+from foliot.client.workflow import Flow
 from foliot.clock import SystemClock
 from foliot.config import load
 from foliot.demo import jobs as shop
+from foliot.drawing.boxes import MARKS, boxes_of
 from foliot.errors import FoliotError, InvalidValue
 from foliot.model.job import Job, JobState
 from foliot.model.schedule import Answer, Schedule
+from foliot.model.workflow import Step, Workflow, WorkflowState
 from foliot.store.open import upgrade_store
 
 _SHOWN = 13
@@ -54,12 +57,18 @@ _TIMES = (
     Column("last", rank=2),
     Column("late", right=True),
 )
+_FLOWS = (
+    Column("workflow", rank=1),
+    Column("state"),
+    Column("steps", right=True),
+    Column("how far it is"),
+)
 _SCHEDULES = ("count-stock", "newsletter")  # the first is declared by the code of the jobs
 _LONGEST_CYCLE = 60.0
 
 
 def demo(*, seconds: float | None = None, options: Options = DEFAULT_OPTIONS) -> int:
-    """Run sample jobs on SQLite and watch them live.
+    """Run sample jobs, schedules and a workflow on SQLite, and watch them live.
 
     Parameters
     ----------
@@ -138,6 +147,9 @@ class _Demo:
         self._cycles = 0
         self._to_cancel: _Seen | None = None
         self._times: dict[str, tuple[str, ...]] = {}  # what is shown of each schedule
+        self._flow: Flow | None = None
+        self._flow_row: tuple[str, ...] = ()  # what is shown of it
+        self._flows: Counter[WorkflowState] = Counter()  # that have ended
 
     def run(self) -> int:
         mail = shop.send_email.prepare("everybody@example.org", "News")
@@ -171,10 +183,11 @@ class _Demo:
             self._seen.append(_Seen(self._app.submit(prepared), what))
             if what.startswith("endless"):
                 self._to_cancel = self._seen[-1]
+        self._flow = self._order_parcels(self._cycles * 100)
         while not self._time_is_up():
             self._look()
             show()
-            if all(seen.over for seen in self._seen) and self._all_fired():
+            if self._all_over():
                 break
             if self._clock.monotonic() - started > _LONGEST_CYCLE:
                 raise FoliotError("the demo's jobs did not end within a minute")
@@ -194,6 +207,13 @@ class _Demo:
         yield later.prepare("2026-11-18"), "report, due in 1.5 s"
         yield shop.endless_export.prepare(), "endless export, cancelled when it runs"
 
+    def _order_parcels(self, order: int) -> Flow:
+        with self._app.workflow("parcels") as flow:
+            items = flow.add(shop.pick.prepare(order))
+            parcels = flow.map(shop.pack, over=items.result)
+            flow.add(shop.ship.prepare(parcels=parcels.result))
+        return flow
+
     def _look(self) -> None:
         self._workers.check()
         for seen in [seen for seen in self._seen if not seen.over]:
@@ -205,7 +225,12 @@ class _Demo:
             elif seen is self._to_cancel and job.state is JobState.RUNNING:
                 seen.handle.cancel()
                 self._to_cancel = None
-
+        if self._flow is not None:
+            workflow = self._flow.get()
+            self._flow_row = _flow_row(workflow, self._flow.steps())
+            if workflow.state.final:
+                self._flows[workflow.state] += 1
+                self._flow = None
         for schedule in self._schedules():
             fires = self._app.get_schedule(schedule.name).fires()
             jobs = [answer for answer in fires if answer.started_at is not None]
@@ -216,16 +241,20 @@ class _Demo:
         for name in _SCHEDULES:
             yield from self._app.schedules(name=name)
 
-    def _all_fired(self) -> bool:
-        return all(name in self._times and self._times[name][-1] for name in _SCHEDULES)
+    def _all_over(self) -> bool:
+        """All jobs and the workflow have ended, and every schedule has fired."""
+        fired = all(name in self._times and self._times[name][-1] for name in _SCHEDULES)
+        return fired and self._flow is None and all(seen.over for seen in self._seen)
 
     def _screen(self, size: ConsoleDimensions) -> Group:
         shown = self._seen[-_SHOWN:]
         section = Section(_COLUMNS, [_row(s) for s in shown], styles=[_style(s) for s in shown])
         lines = [Text("Foliot: jobs on SQLite, two worker processes", "bold"), Text()]
         times = Section(_TIMES, list(self._times.values()))
-        room = size.height - 7 - len(self._times)
+        flows = Section(_FLOWS, [self._flow_row])
+        room = size.height - 10 - len(self._times)
         lines += render(section, min(len(shown), room), size.width)
+        lines += [Text(), *render(flows, 1, size.width)]
         lines += [Text(), *render(times, len(self._times), size.width)]
         counts = "   ".join(
             f"{number} {state.value}" for state, number in sorted(self._ended.items())
@@ -239,10 +268,13 @@ class _Demo:
         ended = {state.value: number for state, number in sorted(self._ended.items())}
         if self._options.json:
             fired = {name: int(row[2]) for name, row in self._times.items()}
-            print_json({"cycles": self._cycles, "ended": ended, "fired": fired})
+            told = {"cycles": self._cycles, "ended": ended, "fired": fired}
+            print_json({**told, "workflows": self._flows})
             return
         if not console.is_terminal:
             print_table([column.header for column in _COLUMNS], [_row(seen) for seen in self._seen])
+            print()
+            print_table([column.header for column in _FLOWS], [self._flow_row])
             print()
             print_table([column.header for column in _TIMES], list(self._times.values()))
             print()
@@ -260,6 +292,12 @@ def _row(seen: _Seen) -> tuple[str, ...]:
     reason = f" ({job.reason})" if job.reason and job.state is not JobState.SUCCEEDED else ""
     state = f"{job.state.value}{reason}"
     return (job.id[-8:], job.kind, state, str(job.attempt), _after(job), seen.what)
+
+
+def _flow_row(workflow: Workflow, steps: list[Step]) -> tuple[str, ...]:
+    done = f"{workflow.total - workflow.remaining} of {workflow.total}"
+    way = " → ".join(f"{MARKS[box.state]} {box.title}" for box in boxes_of(steps))
+    return (workflow.name, workflow.state.value, done, way)
 
 
 def _times_row(schedule: Schedule, count: int, last: list[Answer]) -> tuple[str, ...]:

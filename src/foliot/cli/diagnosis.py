@@ -9,10 +9,12 @@ import msgspec
 
 from foliot.cli.output import ago
 from foliot.cli.workers import remark
+from foliot.model.breaker import State
 from foliot.model.definition import StoredDefinition
 from foliot.model.lane import Lane
 from foliot.model.overview import HeldJobs, Overdue
 from foliot.model.session import Session
+from foliot.store.breaking import Found
 from foliot.store.port import Store
 from foliot.store.queueing import Queue
 from foliot.store.scheduling import GRACE, MOST_LATE, LateTrigger
@@ -41,6 +43,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     late: list[LateTrigger]
     ready: list[Lane]
     queues: list[Queue]
+    breakers: list[Found]
     definitions: list[StoredDefinition]
 
     @property
@@ -57,6 +60,7 @@ async def gather(store: Store) -> Facts:
         late=await store.schedules.overdue(seconds=GRACE),
         ready=list(dict.fromkeys(lane for _, lane in (await store.jobs.peek()).ready)),
         queues=await store.queues.all(),
+        breakers=await store.breakers.all(most=_CAP),
         definitions=await store.definitions.all(),
     )
 
@@ -68,6 +72,7 @@ def diagnose(facts: Facts) -> Iterator[Finding]:
     yield from _late(facts)
     yield from _stranded(facts)
     yield from _paused(facts)
+    yield from _breakers(facts)
     yield from _unknown(facts)
 
 
@@ -142,6 +147,17 @@ def _paused(facts: Facts) -> Iterator[Finding]:
             advice = f"foliot queues resume {queue.name}"
             value = f"{queue.name}, {queue.paused_at:%Y-%m-%d %H:%M} UTC{by}{note}"
             yield Finding("look", "paused", value, advice)
+
+
+def _breakers(facts: Facts) -> Iterator[Finding]:
+    for found in facts.breakers:
+        one = found.breaker
+        if one.state is not State.CLOSED:
+            why = f": {one.note or one.reason}" if one.note or one.reason else ""
+            state = one.state.replace("_", " ")
+            value = f"{one.name} is {state}, {_count(found.waiting)} wait{why}"
+            advice = f"it closes by itself when calls succeed; foliot breakers close {one.name}"
+            yield Finding("look", "breaker", value, advice)
 
 
 def _unknown(facts: Facts) -> Iterator[Finding]:

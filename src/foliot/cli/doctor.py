@@ -8,8 +8,8 @@ from foliot.cli.ask import ask
 from foliot.cli.diagnosis import Facts, Finding, diagnose, gather
 from foliot.cli.options import DEFAULT_OPTIONS, Options
 from foliot.cli.output import print_json, print_table
-from foliot.errors import redact
 from foliot.model.session import Session
+from foliot.shown import redact
 from foliot.store.port import Grade, Store
 
 _OLD_TRANSACTION = 300.0

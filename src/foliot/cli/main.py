@@ -10,11 +10,13 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 
 from cyclopts import App, CycloptsError, UnknownCommandError, UnusedCliTokensError
 
 from foliot import __version__
-from foliot.errors import FoliotError, InvalidValue, did_you_mean
+from foliot.errors import FoliotError, InvalidValue
+from foliot.shown import did_you_mean
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -22,8 +24,12 @@ GROUPS = {
     "jobs": "Look at jobs, and change them by hand.",
     "dead": "Look at dead jobs, try them again, or forget them.",
     "schedules": "Say what is to run when, and look at what became of it.",
+    "workflows": "Run graphs of jobs, and look at how far they are.",
     "calendars": "Days on which schedules do not fire.",
+    "hooks": "Look at who is told what happens.",
     "queues": "Look at queues, and stop them for a while.",
+    "limits": "Limit how many jobs run at once, or start in a time.",
+    "breakers": "Stop jobs from calling a service that fails, and let them again.",
     "workers": "Look at the processes that run jobs, and let them finish.",
     "db": "Create, upgrade and look after the store's tables.",
     "config": "Look at the settings.",
@@ -51,6 +57,10 @@ COMMANDS = {
     "dead purge": ("foliot.cli.dead:purge", "Forget dead jobs."),
     "submit": ("foliot.cli.submit:submit", "Submit a job, and wait for it if wanted."),
     "schedules list": ("foliot.cli.schedules:list_schedules", "List schedules."),
+    "schedules explain": (
+        "foliot.cli.schedule_times:explain",
+        "Say why a schedule fires or does not.",
+    ),
     "schedules show": ("foliot.cli.schedules:show", "Show all that is known of a schedule."),
     "schedules create": ("foliot.cli.schedule_making:create", "Make a schedule."),
     "schedules update": ("foliot.cli.schedule_making:update", "Change a schedule."),
@@ -64,15 +74,46 @@ COMMANDS = {
     "schedules forecast": ("foliot.cli.schedule_times:forecast", "Show what will fire when."),
     "schedules diff": ("foliot.cli.schedule_files:diff", "Compare a file with the schedules."),
     "schedules apply": ("foliot.cli.schedule_files:apply", "Make the schedules of a file."),
+    "workflows list": ("foliot.cli.workflows:list_workflows", "List workflows."),
+    "workflows show": ("foliot.cli.workflows:show", "Draw a workflow, and list its steps."),
+    "workflows submit": ("foliot.cli.workflow_files:submit", "Submit the workflow of a file."),
+    "workflows cancel": ("foliot.cli.workflows:cancel", "End workflows."),
+    "workflows pause": ("foliot.cli.workflows:pause", "Let nothing more of a workflow start."),
+    "workflows resume": ("foliot.cli.workflows:resume", "Let a paused workflow go on."),
+    "workflows retry": ("foliot.cli.workflows:retry", "Run the failed steps of a workflow again."),
+    "workflows rerun": ("foliot.cli.workflows:rerun", "Submit a workflow once more, as a new one."),
+    "workflows signal": ("foliot.cli.workflows:signal", "Send a signal to a workflow."),
+    "workflows graph": ("foliot.cli.workflow_files:graph", "Write a graph as Mermaid or SVG."),
     "calendars list": ("foliot.cli.calendars:list_calendars", "List calendars."),
     "calendars set": ("foliot.cli.calendars:set_calendar", "Say which days a calendar has."),
     "calendars delete": ("foliot.cli.calendars:delete", "Delete a calendar."),
+    "hooks list": ("foliot.cli.hooks:list_hooks", "List the hooks that listen."),
+    "hooks remove": ("foliot.cli.hooks:remove", "Let a hook listen no longer."),
     "workers list": ("foliot.cli.workers:list_workers", "List processes and how they are."),
     "workers drain": ("foliot.cli.workers:drain", "Ask workers to finish and end."),
     "top": ("foliot.cli.top:top", "Watch queues, workers, running jobs and failures."),
+    "stats": ("foliot.cli.stats:stats", "Show how many jobs ended lately, how fast and how well."),
     "queues list": ("foliot.cli.queues:list_queues", "List the queues and what waits in them."),
     "queues configure": ("foliot.cli.queues:configure", "Say in which order a queue's jobs run."),
     "queues pause": ("foliot.cli.queues:pause", "Stop taking jobs from a queue."),
+    "limits list": (
+        "foliot.cli.limits:list_limits",
+        "List the limits and how much of them is used.",
+    ),
+    "limits set": ("foliot.cli.limits:set_limit", "Limit jobs of a queue, kind, namespace or key."),
+    "limits delete": ("foliot.cli.limits:delete", "Take a limit away."),
+    "breakers list": (
+        "foliot.cli.breakers:list_breakers",
+        "List the breakers, and what waits for them.",
+    ),
+    "breakers open": (
+        "foliot.cli.breakers:open_breaker",
+        "Let no job of a breaker start for a while.",
+    ),
+    "breakers close": (
+        "foliot.cli.breakers:close_breaker",
+        "Let the jobs of a breaker start again.",
+    ),
     "queues resume": ("foliot.cli.queues:resume", "Take jobs from a paused queue again."),
     "db init": ("foliot.cli.db:init", "Create the tables."),
     "db upgrade": ("foliot.cli.db:upgrade", "Bring the tables to this version."),
@@ -94,6 +135,18 @@ COMMANDS = {
         "foliot.cli.bench:schedules",
         "How fast schedules are made and fired, and how late.",
     ),
+    "bench explain": (
+        "foliot.cli.bench_explain:explain",
+        "How long an explanation takes while many wait.",
+    ),
+    "bench limits": (
+        "foliot.cli.bench_limits:limits",
+        "What limits cost, and how busy they are kept.",
+    ),
+    "bench workflows": (
+        "foliot.cli.bench_workflows:workflows",
+        "How fast workflows run, wide, many and long.",
+    ),
     "bench when": ("foliot.cli.bench:when", "How fast the next fire of an expression is found."),
     "bench idle": ("foliot.cli.bench:idle", "What an idle worker costs, and whether it grows."),
     "completion": ("foliot.cli.completion:completion", "Print a completion script for a shell."),
@@ -104,6 +157,7 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     tokens = list(sys.argv[1:] if argv is None else argv)
+    _escape_what_cannot_be_written()
     try:
         code = _run(tokens)
         if sys.stdout is not None:
@@ -179,6 +233,12 @@ def _report(message: str, hint: str | None, *, code: int) -> int:
     if hint:
         print(f"hint: {hint}", file=sys.stderr)
     return code
+
+
+def _escape_what_cannot_be_written() -> None:
+    """In an encoding that lacks it; stderr does so anyhow."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _drop_stdout() -> None:

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from foliot.cli.given import read_time
 from foliot.cli.options import DEFAULT_OPTIONS, Options, Whole
-from foliot.cli.output import ago, print_json, print_table
+from foliot.cli.output import ago, print_json, print_table, printable
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -169,3 +169,24 @@ def _moment(second: int) -> datetime:
 
 def _second(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S}Z"
+
+
+def explain(name: str, *, namespace: str = "default", options: Options = DEFAULT_OPTIONS) -> None:
+    """Say why a schedule fires or does not: what it waits for, and how its last times were answered.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    namespace
+        Whose schedule it is.
+    """
+    from foliot import schedule_commands
+    from foliot.cli.ask import ask
+
+    found = ask(options, lambda store: schedule_commands.explain(store, name, namespace=namespace))
+    if options.json:
+        print_json(found)
+    else:
+        for line in str(found).splitlines():
+            print(printable(line))

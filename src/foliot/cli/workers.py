@@ -15,6 +15,7 @@ from foliot.cli.output import ago, print_json, print_table
 from foliot.errors import InvalidValue
 from foliot.ids import Ids
 from foliot.model.session import Session
+from foliot.model.workflow import BUILTIN_KINDS
 
 _STILL: Final = 300.0  # seconds without a start or an end, with no room for more
 _HEADERS = (
@@ -81,7 +82,16 @@ def drain(
 
 def _object(session: Session) -> dict[str, object]:
     told: dict[str, object] = msgspec.to_builtins(session)
-    return told | {"state": session.health, "remark": remark(session) or None}
+    return told | {
+        "kinds": _own_kinds(session),
+        "state": session.health,
+        "remark": remark(session) or None,
+    }
+
+
+def _own_kinds(session: Session) -> list[str]:
+    """Those of the app: what every worker knows says nothing of this one."""
+    return [kind for kind in session.kinds if kind not in BUILTIN_KINDS]
 
 
 def remark(session: Session) -> str:
@@ -93,14 +103,14 @@ def remark(session: Session) -> str:
 
 
 def _row(session: Session, *, kinds: bool) -> tuple[str, ...]:
-    note = remark(session)
+    note, own = remark(session), _own_kinds(session)
     return (
         session.id,
         f"{session.host}:{session.pid}",
         session.version,
         ", ".join(session.queues) or "all",
         ", ".join(session.capabilities) or "-",
-        (", ".join(session.kinds) or "-") if kinds else str(len(session.kinds)),
+        (", ".join(own) or "-") if kinds else str(len(own)),
         f"{session.executing}/{session.concurrency}",
         str(session.room),
         ago(session.silence),

@@ -8,15 +8,20 @@ from contextlib import asynccontextmanager, contextmanager
 from types import ModuleType
 from typing import Any, Self, TypeVar
 
+from foliot import commands
+from foliot.breaker_commands import apply_breakers
 from foliot.by_hand import LIMIT
 from foliot.checks import check_name, check_queue_options
+from foliot.client.breaking import Breaking
 from foliot.client.connections.lending import Lending
 from foliot.client.definer import Definer
-from foliot.client.function import JobFunction, Prepared
+from foliot.client.flowing import Flowing
+from foliot.client.function import JobFunction, Prepared, check_resolved
 from foliot.client.handle import Handle
 from foliot.client.includes import Includes
 from foliot.client.inline import InlinePortal
 from foliot.client.jobs import Jobs
+from foliot.client.measuring import Measuring
 from foliot.client.portal import Portal
 from foliot.client.scheduling import Scheduling
 from foliot.clock import Clock, SystemClock
@@ -25,9 +30,11 @@ from foliot.config import Settings, load
 from foliot.errors import FoliotError, InvalidValue
 from foliot.ids import Ids, JobId
 from foliot.life import Role
+from foliot.limit_commands import apply_limits, limit_of
 from foliot.model.definition import JobDefinition
 from foliot.model.job import Job, NewJob
 from foliot.model.search import Count
+from foliot.model.workflow import Rule
 from foliot.options import fill
 from foliot.queue_commands import apply_queues
 from foliot.registry import Registry, check_hook
@@ -35,11 +42,12 @@ from foliot.search import count_jobs, list_jobs
 from foliot.serve import embed, serve
 from foliot.store.port import Store
 from foliot.target import importing, place_of_app, running_script
+from foliot.workflow_commands import follow
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Foliot(Scheduling, Definer):
+class Foliot(Scheduling, Flowing, Breaking, Measuring, Definer):
     """`Foliot()` reads FOLIOT_URL and foliot.toml, else it uses sqlite:///foliot.db in the current directory."""
 
     def __init__(
@@ -63,7 +71,7 @@ class Foliot(Scheduling, Definer):
             if inline
             else Portal(settings, clock=clock, ids=ids)
         )
-        self._home.on_open = self._configure_queues
+        self._home.on_open = self._configure
         self._portal = self._home  # another one while the app is moved
         self._lending = Lending(self._home)
         self.include(*include)
@@ -112,6 +120,22 @@ class Foliot(Scheduling, Definer):
         check_name("queue", name, example='app.queue("mail", strategy="fifo")')
         self._registry.queues[name] = check_queue_options(strategy, aging, weights)
 
+    def limit(
+        self,
+        name: str,
+        *,
+        concurrency: int | None = None,
+        rate: str | None = None,
+        burst: int | None = None,
+        note: str | None = None,
+    ) -> None:
+        """How many jobs may run at once, or start in a time, in all workers together: `app.limit("queue:mail",
+        concurrency=20)`, `app.limit("key:customer:*", concurrency=1, rate="100/minute")` for each such `limit_key`.
+        Stored like what `app.queue` says."""
+        self._registry.limits[name] = limit_of(
+            name, concurrency=concurrency, rate=rate, burst=burst, note=note
+        )
+
     def on_startup(self, function: F) -> F:
         """`@app.on_startup`: call it once in each process that runs jobs, before the first. It may take the process's
         `state` and put into it what jobs find in `current_job().state`. If it fails, the worker does not start."""
@@ -128,7 +152,9 @@ class Foliot(Scheduling, Definer):
     def middleware(self, function: F) -> F:
         """`@app.middleware`: call it around every job, as `function(job, call_next)`, the first given outermost. An
         `async def` is called around async jobs, any other around sync ones."""
-        check_hook("middleware", function, most=2, least=2)
+        check_hook(
+            "middleware", function, most=2, least=2, example="async def timing(job, call_next)"
+        )
         self._registry.hooks.middleware.append(function)
         return function
 
@@ -148,8 +174,10 @@ class Foliot(Scheduling, Definer):
         calls = self._checked(prepared)
         if not calls:
             return []
-        jobs = [self._new_job(call) for call in calls]
         lent = self._lent(calls, connection)
+        if any(call.choices.after is not None for call in calls):
+            return self._handles(self._portal.act(self._follow(calls), count=len(calls)), calls)
+        jobs = [self._new_job(call) for call in calls]
         if lent is not None:
             return self._handles(self._lending.submit(lent, jobs), calls)
         return self._handles(self._portal.submit(jobs).result(), calls)
@@ -160,8 +188,11 @@ class Foliot(Scheduling, Definer):
         calls = self._checked(prepared)
         if not calls:
             return []
-        jobs = [self._new_job(call) for call in calls]
         lent = self._lent(calls, connection)
+        if any(call.choices.after is not None for call in calls):
+            ids = await self._portal.aact(self._follow(calls), count=len(calls))
+            return self._handles(ids, calls)
+        jobs = [self._new_job(call) for call in calls]
         if lent is not None:
             return self._handles(await self._lending.asubmit(lent, jobs), calls)
         return self._handles(await self._portal.asubmit(jobs), calls)
@@ -275,6 +306,19 @@ class Foliot(Scheduling, Definer):
     def _new_job(self, call: Prepared) -> NewJob:
         return fill(call.template, call.payload, self.ids)
 
+    async def _follow(self, calls: Sequence[Prepared]) -> list[JobId]:
+        """Some of them wait for others, which is a transaction for each."""
+        store = await self._portal.store()
+        ids = []
+        for call in calls:
+            job = self._new_job(call)
+            if call.choices.after is None:
+                ids += await commands.submit(store, [job], keep=self.settings.retention.keys)
+            else:
+                rule = call.choices.rule or Rule.ALL_SUCCEEDED
+                ids.append(await follow(store, job, call.choices.after, rule=rule, ids=self.ids))
+        return ids
+
     async def _jobs(self, filter: str, limit: int) -> list[Job]:
         return (await list_jobs(await self._portal.store(), filter, limit=limit)).jobs
 
@@ -291,6 +335,7 @@ class Foliot(Scheduling, Definer):
                     "is not a prepared call",
                     example="add.prepare(1, 2)",
                 )
+            check_resolved(call)
         if len(calls) > self.settings.limits.batch:
             raise InvalidValue(
                 "submit_many()",
@@ -324,5 +369,7 @@ class Foliot(Scheduling, Definer):
             for id, call in zip(ids, calls, strict=True)
         ]
 
-    async def _configure_queues(self, store: Store) -> None:
+    async def _configure(self, store: Store) -> None:
         await apply_queues(store, self._registry.queues, by="code")
+        await apply_limits(store, self._registry.limits, by="code")
+        await apply_breakers(store, self._registry.breakers)

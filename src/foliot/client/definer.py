@@ -10,13 +10,16 @@ import msgspec
 
 from foliot.client.declaring import Schedules, declare
 from foliot.client.function import JobFunction
+from foliot.client.listening import HookOptions, check_event, define_hook
 from foliot.model.definition import JobDefinition
+from foliot.model.event import Event, EventName
 from foliot.model.retry import RetryPolicy
 from foliot.options import Names
 from foliot.registry import define
 
 P = ParamSpec("P")
 R = TypeVar("R")
+H = TypeVar("H", bound=Callable[[Event], Any])
 
 
 class JobOptions(TypedDict, total=False):
@@ -39,6 +42,8 @@ class JobOptions(TypedDict, total=False):
     requires: Names
     version: int
     ignore_result: bool
+    limit_key: str | None
+    breaker: str | None
     schedule: Schedules | None
 
 
@@ -54,6 +59,8 @@ class Decorator(Protocol):
 
 class Definer:
     """Whatever jobs can be defined in."""
+
+    _prefix = ""  # goes before every name that is given here
 
     @overload
     def job(
@@ -77,6 +84,18 @@ class Definer:
             return self._add(msgspec.structs.replace(definition, schedules=schedules))
 
         return register(*functions) if functions else register
+
+    def on(self, event: EventName, **options: Unpack[HookOptions]) -> Callable[[H], H]:
+        """Have a function told what happened: `@app.on("job.dead", kinds=["charge"])`. It takes the Event, and is run
+        by a worker as a job of its own, with the options of one; the events of one job come in order, each at least
+        once. Workers have it listen when they start."""
+        name = check_event(event)
+
+        def register(function: H) -> H:
+            self._add(define_hook(function, name, self._prefix, dict(options)))
+            return function
+
+        return register
 
     def _complete(self, function: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:
         """The options with what holds for all jobs that are defined here."""

@@ -15,7 +15,7 @@ from foliot.errors import InvalidValue
 from foliot.model.definition import JobDefinition, Upgrade
 from foliot.model.job import NewJob
 from foliot.options import NO_CHOICES, Choices, Options, check_options, template_of
-from foliot.registry import bind
+from foliot.registry import Unresolved, bind
 
 P = ParamSpec("P")
 C = TypeVar("C")  # what a call returns: of an async function, a coroutine
@@ -29,6 +29,16 @@ class Prepared(msgspec.Struct, frozen=True):
     payload: bytes
     template: NewJob
     choices: Choices = NO_CHOICES
+
+
+def check_resolved(call: Prepared) -> None:
+    """Of a call that is to be a job of its own."""
+    if isinstance(call.payload, Unresolved):
+        raise InvalidValue(
+            f"{call.definition.kind}()",
+            problem="has the result of a step among its arguments, and is no step of that workflow",
+            example="flow.add(load.prepare(rows=extract.result))",
+        )
 
 
 class Submitter(Protocol):

@@ -6,7 +6,7 @@ from typing import Any, Final, Generic, TypeVar, Unpack
 
 import msgspec
 
-from foliot import commands
+from foliot import commands, explain_commands
 from foliot.author import Author
 from foliot.client.portal import Portal
 from foliot.clock import Clock
@@ -77,10 +77,10 @@ class Handle(Generic[R]):
     def result(self, timeout: float | None = None) -> R:
         """Wait for the end and return what the function returned. Raises JobFailed if the job is dead,
         JobCancelled if it was cancelled, ResultTimeout after `timeout` seconds."""
-        return self._portal.call(self._result(_check_timeout(timeout)))
+        return self._portal.call(self._result(check_wait(timeout)))
 
     async def aresult(self, timeout: float | None = None) -> R:
-        return await self._portal.acall(self._result(_check_timeout(timeout)))
+        return await self._portal.acall(self._result(check_wait(timeout)))
 
     def cancel(self) -> JobState:
         """Ask for the job's end; durable when it returns. A running job is told, and given time to stop."""
@@ -135,7 +135,9 @@ class Handle(Generic[R]):
         )
 
     async def _explain(self) -> Explanation:
-        return await commands.explain(await self._portal.store(), self.id, now=self._clock.now())
+        return await explain_commands.explain_job(
+            await self._portal.store(), self.id, now=self._clock.now()
+        )
 
     async def _logs(self) -> list[LogLine]:
         return await commands.logs(await self._portal.store(), self.id)
@@ -193,7 +195,7 @@ class Handle(Generic[R]):
         raise JobFailed(self.id, job.state, attempts[-1].error if attempts else job.reason)
 
 
-def _check_timeout(timeout: float | None) -> float | None:
+def check_wait(timeout: float | None) -> float | None:
     if timeout is not None and (
         isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout >= 0
     ):

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from foliot.by_hand import LIMIT, Driver, Plan, settings_by_hand
 from foliot.client.portal import Portal
@@ -25,6 +25,7 @@ from foliot.model.job import NewJob
 from foliot.registry import Registry
 from foliot.store.port import Store
 
+T = TypeVar("T")
 _DEEPEST: Final = 10
 _DEPTH: Final[ContextVar[int]] = ContextVar("foliot_inline_depth", default=0)
 
@@ -71,21 +72,37 @@ class InlinePortal(Portal):
     def submit(self, jobs: Sequence[NewJob]) -> Future[list[JobId]]:
         done = super().submit(jobs)
         done.result()
-        with _one_deeper() as depth:
-            if depth <= _DEEPEST:
-                driver = self._driver(self.call(self.store()))
-                run_off_the_loop(partial(driver.run, self._plan(jobs)))
+        self._run_jobs(len(jobs))
         return done
 
     async def asubmit(self, jobs: Sequence[NewJob]) -> list[JobId]:
         ids = await asyncio.wrap_future(super().submit(jobs))
-        with _one_deeper() as depth:
-            if depth <= _DEEPEST:
-                await self._driver(await self.acall(self.store())).arun(self._plan(jobs))
+        await self._arun_jobs(len(jobs))
         return ids
 
-    def _plan(self, jobs: Sequence[NewJob]) -> Plan:
-        limit = self._limit + len(jobs)
+    def act(self, work: Coroutine[Any, Any, T], *, count: int = 0) -> T:
+        done = super().act(work, count=count)
+        self._run_jobs(count)
+        return done
+
+    async def aact(self, work: Coroutine[Any, Any, T], *, count: int = 0) -> T:
+        done = await super().aact(work, count=count)
+        await self._arun_jobs(count)
+        return done
+
+    def _run_jobs(self, count: int) -> None:
+        with _one_deeper() as depth:
+            if depth <= _DEEPEST:
+                driver = self._driver(self.call(self.store()))
+                run_off_the_loop(partial(driver.run, self._plan(count)))
+
+    async def _arun_jobs(self, count: int) -> None:
+        with _one_deeper() as depth:
+            if depth <= _DEEPEST:
+                await self._driver(await self.acall(self.store())).arun(self._plan(count))
+
+    def _plan(self, count: int) -> Plan:
+        limit = self._limit + count
         return Plan(through=True, schedules=False, reraise=self._reraise, limit=limit)
 
     def _driver(self, store: Store) -> Driver:

@@ -80,6 +80,13 @@ class Portal:
     async def acall(self, work: Coroutine[Any, Any, T]) -> T:
         return await asyncio.wrap_future(self._schedule(work))
 
+    def act(self, work: Coroutine[Any, Any, T], *, count: int = 0) -> T:
+        """As `call`, for what may let jobs run; so many of them are new."""
+        return self.call(work)
+
+    async def aact(self, work: Coroutine[Any, Any, T], *, count: int = 0) -> T:
+        return await self.acall(work)
+
     def submit(self, jobs: Sequence[NewJob]) -> Future[list[JobId]]:
         """Durable when the future is done."""
         done: Future[list[JobId]] = Future()

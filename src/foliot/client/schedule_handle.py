@@ -6,11 +6,12 @@ from collections.abc import Coroutine
 from datetime import datetime
 from typing import Any, Protocol, TypeVar, Unpack
 
-from foliot import schedule_backfill, schedule_commands, schedule_fires, when
+from foliot import schedule_backfill, schedule_commands, schedule_explain, schedule_fires, when
 from foliot.author import this_user
-from foliot.client.function import Prepared
+from foliot.client.function import Prepared, check_resolved
 from foliot.client.handle import Handle
 from foliot.client.portal import Portal
+from foliot.client.workflow import Flow
 from foliot.errors import InvalidValue
 from foliot.ids import JobId
 from foliot.model.job import NewJob
@@ -55,7 +56,7 @@ class ScheduleHandle:
         self,
         expression: str | None = None,
         *,
-        job: Prepared | None = None,
+        job: Prepared | Flow | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> Schedule:
         """Change what is named, from now on; None takes an option back. What it was is kept with its span."""
@@ -65,7 +66,7 @@ class ScheduleHandle:
         self,
         expression: str | None = None,
         *,
-        job: Prepared | None = None,
+        job: Prepared | Flow | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> Schedule:
         return await self._acall(self._update(expression, job, options))
@@ -128,11 +129,11 @@ class ScheduleHandle:
     async def anext_fires(self, count: int = 10) -> list[when.Fire]:
         return await self._acall(self._next_fires(count))
 
-    def explain(self) -> str:
-        """What it does and what it waits for, as text."""
+    def explain(self) -> schedule_explain.ScheduleExplanation:
+        """Why it fires or does not, and how its last times were answered."""
         return self._call(self._explain())
 
-    async def aexplain(self) -> str:
+    async def aexplain(self) -> schedule_explain.ScheduleExplanation:
         return await self._acall(self._explain())
 
     def __repr__(self) -> str:
@@ -142,7 +143,7 @@ class ScheduleHandle:
         return await schedule_commands.get(await self._store(), self.name, namespace=self.namespace)
 
     async def _update(
-        self, expression: str | None, job: Prepared | None, options: ScheduleOptions
+        self, expression: str | None, job: Prepared | Flow | None, options: ScheduleOptions
     ) -> Schedule:
         return await schedule_commands.update(
             await self._store(),
@@ -209,8 +210,8 @@ class ScheduleHandle:
             await self._store(), self.name, count, namespace=self.namespace
         )
 
-    async def _explain(self) -> str:
-        return await schedule_fires.explain(
+    async def _explain(self) -> schedule_explain.ScheduleExplanation:
+        return await schedule_explain.explain(
             await self._store(), self.name, namespace=self.namespace
         )
 
@@ -231,9 +232,14 @@ class ScheduleHandle:
 
 
 def job_of(call: object) -> NewJob:
-    """The template of a prepared call."""
+    """The template of a prepared call, or of a job that stands for a workflow."""
+    if isinstance(call, Flow):
+        return call.as_job()
     if not isinstance(call, Prepared):
         raise InvalidValue("job", call, "is not a prepared call", example="add.prepare(1, 2)")
+    check_resolved(call)
+    if call.choices.after is not None:
+        raise InvalidValue("after", problem="is not for the job of a schedule")
     if call.choices.connection is not None:
         raise InvalidValue(
             "connection", problem="is not for the job of a schedule: it is stored by itself"

@@ -12,6 +12,7 @@ from foliot.client.function import Prepared
 from foliot.client.handle import Handle
 from foliot.client.portal import Portal
 from foliot.client.schedule_handle import ScheduleHandle, job_of
+from foliot.client.workflow import Flow
 from foliot.errors import InvalidValue
 from foliot.model.schedule import DstGap, DstOverlap, Schedule
 from foliot.registry import Registry
@@ -38,7 +39,7 @@ class Scheduling:
     def schedule(
         self,
         name: str,
-        job: Prepared,
+        job: Prepared | Flow,
         expression: str | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> ScheduleHandle:
@@ -49,7 +50,7 @@ class Scheduling:
     async def aschedule(
         self,
         name: str,
-        job: Prepared,
+        job: Prepared | Flow,
         expression: str | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> ScheduleHandle:
@@ -59,7 +60,7 @@ class Scheduling:
     def draft(
         self,
         name: str,
-        job: Prepared,
+        job: Prepared | Flow,
         expression: str | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> Draft:

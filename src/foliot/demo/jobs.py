@@ -51,6 +51,25 @@ async def count_stock() -> int:
     return 42
 
 
+@app.job(queue="warehouse")
+async def pick(order: int) -> list[str]:
+    """The first step of a workflow: each of what it returns becomes a step of its own."""
+    await asyncio.sleep(0.3)
+    return [f"{item} of order {order}" for item in ("clock", "train", "foliot")]
+
+
+@app.job(queue="warehouse")
+async def pack(item: str) -> str:
+    await asyncio.sleep(len(item) % 7 / 5)
+    return f"{item}, in paper"
+
+
+@app.job(queue="warehouse")
+async def ship(parcels: list[str]) -> str:
+    await asyncio.sleep(0.3)
+    return f"{len(parcels)} parcels"
+
+
 @app.job(queue="reports")
 async def endless_export() -> None:
     """Somebody will cancel it."""

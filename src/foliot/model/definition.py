@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from foliot.model.event import Listens
 from foliot.model.job import Priority
 from foliot.model.retry import Exponential, RetryPolicy, StoredRetry
 
@@ -25,6 +26,8 @@ class Defaults(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     requires: tuple[str, ...] = ()
     version: int = 1
     ignore_result: bool = False
+    limit_key: str | None = None
+    breaker: str | None = None
     retry: StoredRetry | None = (
         None  # as far as it can be written down: the worker asks the definition itself
     )
@@ -70,8 +73,12 @@ class JobDefinition(msgspec.Struct, frozen=True, kw_only=True):
     requires: tuple[str, ...] = ()
     version: int = 1  # of the arguments' form
     ignore_result: bool = False
+    limit_key: str | None = None  # jobs that share one share a limit
+    breaker: str | None = None  # what its jobs stop at when that is open
+    breaks_on: tuple[type[BaseException], ...] = (Exception,)  # which of their errors it counts
     upgrades: dict[int, Upgrade] = msgspec.field(default_factory=dict)  # from which version
     schedules: tuple[Declared, ...] = ()
+    listens: Listens | None = None  # of a hook: to which events
 
     @property
     def defaults(self) -> Defaults:
@@ -86,6 +93,8 @@ class JobDefinition(msgspec.Struct, frozen=True, kw_only=True):
             requires=self.requires,
             version=self.version,
             ignore_result=self.ignore_result,
+            limit_key=self.limit_key,
+            breaker=self.breaker,
             retry=self.retry if isinstance(self.retry, StoredRetry) else None,
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from enum import IntEnum, StrEnum
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -57,6 +57,11 @@ class Extras(msgspec.Struct, frozen=True, omit_defaults=True):
         None  # the time that the schedule named, in seconds since 1970; None: by hand
     )
     carry: bool = False  # it sees the result of the schedule's last run
+    step: str | None = None  # its name in its workflow
+    parents: bool = False  # it has some, whose results it sees
+    refs: bool = False  # its payload names results of its parents
+    limit_key: str | None = None  # jobs that share one share a limit
+    breaker: str | None = None  # what it stops at when that is open
 
 
 class More(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -70,6 +75,9 @@ class More(msgspec.Struct, frozen=True, omit_defaults=True):
     expires_in: float | None = None  # seconds, counted on the store's clock
     extras: Extras | None = None
     schedule: str | None = None  # the id of the schedule that looks at how it ends
+    workflow: str | None = None
+    waits: bool = False  # for its parents
+    hold: str | None = None  # what it waits for from the start
 
 
 class NewJob(msgspec.Struct, frozen=True, gc=False):
@@ -108,6 +116,21 @@ class Facts(msgspec.Struct, frozen=True):
     extras: Extras = Extras()
     run_at: int | None = None  # microseconds since 1970; None: when it was submitted
     last_result: str | None = None  # JSON, of the last run of its schedule that succeeded
+    workflow: JobId | None = None
+
+
+class Parent(msgspec.Struct, frozen=True):
+    """A parent as a running step of a workflow sees it."""
+
+    id: JobId
+    name: str
+    state: JobState | None  # None: it has not ended
+    raw: bytes | None = None  # JSON
+    mapped: JobId | None = None  # the map step of which it is one element
+
+    @property
+    def result(self) -> Any:
+        return None if self.raw is None else msgspec.json.decode(self.raw)
 
 
 _PLAIN = Facts()
@@ -129,6 +152,8 @@ class ClaimedJob(msgspec.Struct, frozen=True, gc=False):
     lane: int = 0
     priority: int = Priority.MEDIUM
     more: str | None = None  # JSON, see facts
+    parents: tuple[Parent, ...] = ()  # of a step
+    gates: tuple[str, ...] = ()  # limits of which it holds a slot
 
     @property
     def facts(self) -> Facts:
@@ -142,6 +167,11 @@ class ClaimedJob(msgspec.Struct, frozen=True, gc=False):
         return None if facts.ordering_key is None else (facts.namespace, facts.ordering_key)
 
     @property
+    def flow(self) -> JobId | None:
+        """The workflow that it is a step of."""
+        return self.facts.workflow if self.linked else None
+
+    @property
     def suspect(self) -> bool:
         """A session was lost while executing it, so it runs alone."""
         return self.losses > 0
@@ -153,6 +183,9 @@ class ClaimedJob(msgspec.Struct, frozen=True, gc=False):
 
 
 Order = tuple[str, str]  # the namespace and ordering key that some jobs share
+# What is counted of an attempt: its job's id, lane, kind and `more`; when its function was called and when it ended, on
+# the monotonic clock.
+Span = tuple[JobId, int, str, str | None, float, float]
 
 
 class End(StrEnum):
@@ -184,7 +217,13 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     traceback: str | None = None
     settled: bool = False  # by the job's own transaction: the store knows already
     order: Order | None = None  # whose next job may run when this one has ended
+    flow: JobId | None = None  # the workflow that it is a step of
+    awaits: JobId | None = None  # the workflow that it stands for, and is held for the end of
+    gates: tuple[str, ...] = ()  # limits of which the job holds a slot
     last: bool = False  # attempt: if its result cannot be stored, no other follows
+    span: Span | None = None  # none: its function was not called, or nobody counts
+    breaks: bool = False  # it failed in a way that its breaker counts
+    retry_after: float | None = None  # seconds that the service it called asks to be left alone
 
     @property
     def final(self) -> bool:
@@ -244,6 +283,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     extras: Extras = Extras()
     progress: Progress | None = None
     note: str | None = None  # what to know about the reason
+    workflow: JobId | None = None  # that it is a step of
 
     @property
     def schedule(self) -> str | None:

@@ -5,39 +5,21 @@ Sleeps until the next due time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-from foliot.clock import Clock
-from foliot.ids import Ids
-from foliot.loop import Loop
-from foliot.scheduler.partitions import Partitions
-from foliot.store.port import Peek, Store, Wake
+from foliot.scheduler.duty import Duty, Office
+from foliot.store.port import Peek, Wake
 
 _LONGEST: Final = 60.0
 _AGAIN: Final = 0.01
 
 
-class Admit(Loop):
+class Admit(Duty):
     name = "admit"
 
-    def __init__(
-        self,
-        store: Store,
-        partitions: Partitions,
-        *,
-        clock: Clock,
-        ids: Ids,
-        batch: int,
-        announce: Callable[[Wake], None],
-        look: Callable[[], None],
-    ) -> None:
-        super().__init__(clock, ids)
-        self._store = store
-        self._partitions = partitions
-        self._batch = batch
-        self._announce = announce
-        self._look = look
+    def __init__(self, office: Office) -> None:
+        super().__init__(office)
         self._due: dict[
             int, float
         ] = {}  # partition -> when its next job is due, on our monotonic clock

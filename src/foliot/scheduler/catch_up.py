@@ -7,18 +7,15 @@ want only that. After every chunk the gap's place is stored, so that any process
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
-from foliot.clock import Clock
-from foliot.ids import Ids
-from foliot.loop import Loop
 from foliot.model.schedule import Gap, Misfire
+from foliot.scheduler.duty import Duty, Office
 from foliot.scheduler.fire import CHUNK, tell
-from foliot.scheduler.partitions import Partitions
 from foliot.scheduler.timetables import Timetables
-from foliot.store.port import Peek, Store, Wake
+from foliot.store.port import Peek
 from foliot.store.scheduling import CatchUp, Due, OpenGap
 from foliot.when import Timetable, last_between
 
@@ -29,23 +26,12 @@ _LAST_ONLY: Final = (Misfire.LATEST, 0)
 MOST: Final = 10_000  # times of one gap that are made up for, the last ones
 
 
-class CatchingUp(Loop):
+class CatchingUp(Duty):
     name = "catch_up"
 
-    def __init__(
-        self,
-        store: Store,
-        partitions: Partitions,
-        *,
-        clock: Clock,
-        ids: Ids,
-        announce: Callable[[Wake], None],
-    ) -> None:
-        super().__init__(clock, ids)
-        self._store = store
-        self._partitions = partitions
-        self._announce = announce
-        self._timetables = Timetables(store, clock)
+    def __init__(self, office: Office) -> None:
+        super().__init__(office)
+        self._timetables = Timetables(office.store, office.clock)
         self._missed: set[int] = set()  # partitions
 
     def see(self, peek: Peek) -> None:

@@ -11,14 +11,12 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from foliot.clock import Clock
-from foliot.ids import Ids, mark_of
-from foliot.loop import Loop
+from foliot.ids import mark_of
 from foliot.model.job import JobState
 from foliot.model.schedule import FOREVER
-from foliot.scheduler.partitions import Partitions
+from foliot.scheduler.duty import Duty, Office
 from foliot.scheduler.timetables import Timetables
-from foliot.store.port import Peek, Store, Wake
+from foliot.store.port import Peek, Wake
 from foliot.store.scheduling import GRACE, Due, Fired, Jump, Move
 from foliot.when import count_between, last_until, tzdata_version
 
@@ -35,25 +33,12 @@ _DELAYED: Final = (
 _MOST_COUNTED: Final = 10_000  # missed times
 
 
-class Fire(Loop):
+class Fire(Duty):
     name = "fire"
 
-    def __init__(
-        self,
-        store: Store,
-        partitions: Partitions,
-        *,
-        clock: Clock,
-        ids: Ids,
-        announce: Callable[[Wake], None],
-        look: Callable[[], None],
-    ) -> None:
-        super().__init__(clock, ids)
-        self._store = store
-        self._partitions = partitions
-        self._announce = announce
-        self._look = look
-        self._timetables = Timetables(store, clock)
+    def __init__(self, office: Office) -> None:
+        super().__init__(office)
+        self._timetables = Timetables(office.store, office.clock)
         self._due: dict[int, float] = {}  # partition -> when, on our monotonic clock
 
     def see(self, peek: Peek) -> None:

@@ -6,15 +6,11 @@ Also what did not fit the arguments of its kind, as soon as these have changed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-from foliot.clock import Clock
-from foliot.config import Settings
-from foliot.ids import Ids
-from foliot.loop import Loop
-from foliot.scheduler.partitions import Partitions
-from foliot.store.port import Store, Wake
+from foliot.scheduler.duty import Duty, Office
+from foliot.store.port import Wake
 
 log = logging.getLogger("foliot.scheduler")
 _FRONT: Final = 200  # jobs that are looked at in each lane
@@ -23,26 +19,13 @@ _SELDOM: Final = (
 )
 
 
-class Kinds(Loop):
+class Kinds(Duty):
     name = "kinds"
 
-    def __init__(
-        self,
-        store: Store,
-        partitions: Partitions,
-        settings: Settings,
-        *,
-        clock: Clock,
-        ids: Ids,
-        announce: Callable[[Wake], None],
-    ) -> None:
-        super().__init__(clock, ids)
-        self._store = store
-        self._partitions = partitions
-        self._announce = announce
-        self._batch = settings.scheduler.batch
+    def __init__(self, office: Office) -> None:
+        super().__init__(office)
         self._known: set[str] = set()  # at the last look
-        self._every = settings.scheduler.reap_every * _SELDOM
+        self._every = office.settings.scheduler.reap_every * _SELDOM
 
     async def tick(self) -> float:
         held = self._partitions.held

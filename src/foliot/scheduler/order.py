@@ -6,40 +6,23 @@ expired, a walk over the keys finds it, some of them every second while there ar
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
-from foliot.clock import Clock
-from foliot.ids import Ids
-from foliot.loop import Loop
 from foliot.model.job import JobState, Order
-from foliot.scheduler.partitions import Partitions
+from foliot.scheduler.duty import Duty, Office
 from foliot.store.admission import Admitted
-from foliot.store.port import Peek, Store, Wake
+from foliot.store.port import Peek, Wake
 
 _EVERY: Final = 1.0
 _SELDOM: Final = 60.0
 _BEFORE_ALL: Final[Order] = ("", "")
 
 
-class Orders(Loop):
+class Orders(Duty):
     name = "order"
 
-    def __init__(
-        self,
-        store: Store,
-        partitions: Partitions,
-        *,
-        clock: Clock,
-        ids: Ids,
-        batch: int,
-        announce: Callable[[Wake], None],
-    ) -> None:
-        super().__init__(clock, ids)
-        self._store = store
-        self._partitions = partitions
-        self._batch = batch
-        self._announce = announce
+    def __init__(self, office: Office) -> None:
+        super().__init__(office)
         self._ordered: frozenset[int] = frozenset()
         self._expired: frozenset[int] = frozenset()
         self._after: dict[int, Order] = {}

@@ -3,44 +3,27 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
-from foliot.clock import Clock
-from foliot.config import Settings
-from foliot.ids import Ids
-from foliot.loop import Loop
-from foliot.scheduler.partitions import Partitions
-from foliot.store.port import Store, Wake
+from foliot.scheduler.duty import Duty, Office
+from foliot.scheduler.flow import news_of
+from foliot.store.port import Wake
 
 log = logging.getLogger("foliot.scheduler")
 
 
-class Reap(Loop):
+class Reap(Duty):
     name = "reap"
 
-    def __init__(
-        self,
-        store: Store,
-        partitions: Partitions,
-        settings: Settings,
-        *,
-        clock: Clock,
-        ids: Ids,
-        announce: Callable[[Wake], None],
-    ) -> None:
-        super().__init__(clock, ids)
-        self._store = store
-        self._partitions = partitions
-        self._announce = announce
-        self._every = settings.scheduler.reap_every
-        self._batch = settings.scheduler.batch
-        self._loss_limit = settings.worker.loss_limit
+    def __init__(self, office: Office) -> None:
+        super().__init__(office)
+        self._every = office.settings.scheduler.reap_every
+        self._loss_limit = office.settings.worker.loss_limit
 
     async def tick(self) -> float:
         held = self._partitions.held
         if not held:
             return self.ids.jitter(self._every)
-        again = False
+        again = ended = False
         for partition, sessions in (await self._store.jobs.find_lost()).items():
             if partition not in held:
                 continue
@@ -50,5 +33,12 @@ class Reap(Loop):
             if reaped.total:
                 log.warning("reaped in partition %d: %s", partition, reaped)
                 self._announce(Wake(due=True, changed=bool(reaped.dead or reaped.cancelled)))
+            if reaped.advance.lanes or reaped.advance.ended:
+                self._announce(news_of(partition, reaped.advance))
             again |= reaped.total >= self._batch
+            ended |= bool(sessions)
+        if ended and not again:
+            await (
+                self._store.sessions.prune()
+            )  # nothing names them any more: they are told to be lost
         return 0.0 if again else self.ids.jitter(self._every)

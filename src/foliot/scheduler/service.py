@@ -10,9 +10,14 @@ from foliot.config import Settings
 from foliot.ids import Ids, SessionId
 from foliot.loop import Loop
 from foliot.scheduler.admit import Admit
+from foliot.scheduler.breakers import Breakers
 from foliot.scheduler.catch_up import CatchingUp
+from foliot.scheduler.deliver import Deliver
+from foliot.scheduler.duty import Office
 from foliot.scheduler.fire import Fire
+from foliot.scheduler.flow import Flow
 from foliot.scheduler.kinds import Kinds
+from foliot.scheduler.limits import Limits
 from foliot.scheduler.order import Orders
 from foliot.scheduler.partitions import AllPartitions, Partitions
 from foliot.scheduler.prune import Prune
@@ -34,37 +39,31 @@ class Scheduler:
         look: Callable[[], None],
         alone: bool = False,
     ) -> None:
-        own = settings.scheduler
         kind = AllPartitions if alone else Partitions
-        self.partitions = kind(store, session, clock=clock, ids=ids, term=own.term)
-        self.admit = Admit(
-            store,
-            self.partitions,
-            clock=clock,
-            ids=ids,
-            batch=own.batch,
-            announce=announce,
-            look=look,
-        )
-        self.fire = Fire(store, self.partitions, clock=clock, ids=ids, announce=announce, look=look)
-        self.catching_up = CatchingUp(
-            store, self.partitions, clock=clock, ids=ids, announce=announce
-        )
-        self.orders = Orders(
-            store, self.partitions, clock=clock, ids=ids, batch=own.batch, announce=announce
-        )
-        self.kinds = Kinds(
-            store, self.partitions, settings, clock=clock, ids=ids, announce=announce
-        )
-        self.reap = Reap(store, self.partitions, settings, clock=clock, ids=ids, announce=announce)
-        self.prune = Prune(store, self.partitions, settings, clock=clock, ids=ids)
-        self.sweep = Sweep(store, self.partitions, clock=clock, ids=ids)
+        self.partitions = kind(store, session, clock=clock, ids=ids, term=settings.scheduler.term)
+        office = Office(store, self.partitions, clock, ids, settings, announce, look)
+        self.fire = Fire(office)
+        self.catching_up = CatchingUp(office)
+        self.admit = Admit(office)
+        self.orders = Orders(office)
+        self.limits = Limits(office)
+        self.breakers = Breakers(office, let_go_on=self.limits.wake)
+        self.flow = Flow(office)
+        self.deliver = Deliver(office)
+        self.kinds = Kinds(office)
+        self.reap = Reap(office)
+        self.prune = Prune(office)
+        self.sweep = Sweep(office)
 
     def see(self, peek: Peek) -> None:
         self.fire.see(peek)
         self.catching_up.see(peek)
         self.admit.see(peek)
         self.orders.see(peek)
+        self.limits.see(peek)
+        self.deliver.see(peek)
+        self.flow.see(peek)
+        self.breakers.see(peek)
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -85,6 +84,10 @@ class Scheduler:
             self.catching_up,
             self.admit,
             self.orders,
+            self.breakers,
+            self.limits,
+            self.flow,
+            self.deliver,
             self.kinds,
             self.reap,
             self.prune,

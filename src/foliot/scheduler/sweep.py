@@ -4,23 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from foliot.clock import Clock
-from foliot.ids import Ids
-from foliot.loop import Loop
-from foliot.scheduler.partitions import Partitions
-from foliot.store.port import Store
+from foliot.scheduler.duty import Duty
 
 _BUSY: Final = 3.0
 _QUIET: Final = 10.0
 
 
-class Sweep(Loop):
+class Sweep(Duty):
     name = "sweep"
-
-    def __init__(self, store: Store, partitions: Partitions, *, clock: Clock, ids: Ids) -> None:
-        super().__init__(clock, ids)
-        self._store = store
-        self._partitions = partitions
 
     async def tick(self) -> float:
         # One process is enough: the one with the first partition.

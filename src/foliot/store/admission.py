@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Final, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -17,6 +17,11 @@ class Admitted(msgspec.Struct, frozen=True):
 
     lane: int
     state: JobState  # held: it has yet to be given its turn
+
+
+def admissions(rows: Iterable[tuple[Any, ...]]) -> list[Admitted]:
+    """Of rows of lanes and states."""
+    return [Admitted(lane, JobState(state)) for lane, state in rows]
 
 
 Turn = tuple[int, str]  # a lane, and a fair key in it

@@ -16,15 +16,21 @@ from foliot.ids import JobId, Mark, SessionId
 from foliot.model.change import Change
 from foliot.model.job import Attempt, ClaimedJob, Job, JobState, NewJob, Outcome
 from foliot.model.lane import Lane
-from foliot.model.note import LogLine, NewLine, NewProgress
-from foliot.model.session import NewSession, Session
+from foliot.model.workflow import Advance
 from foliot.store.admission import Admission, Admitted
+from foliot.store.breaking import Breakers
 from foliot.store.definitions import Definitions
+from foliot.store.events import Events
+from foliot.store.limiting import Limits
+from foliot.store.living import Leases, Sessions
+from foliot.store.noting import Logs
 from foliot.store.operator import Overview, Repartitioned, Say, Transfer
 from foliot.store.queueing import Queues
 from foliot.store.reserving import Reserving
+from foliot.store.rollups import Rollups
 from foliot.store.scheduling import Calendars, Schedules
 from foliot.store.searching import Audit, Dead, Record, Search
+from foliot.store.workflows import Workflows
 
 # Seconds past its timeout before the store takes a job from a session that lives.
 DEADLINE_GRACE: Final = 10.0
@@ -45,6 +51,9 @@ class Cycle(msgspec.Struct, frozen=True):
     claimed: list[ClaimedJob]
     refused: list[JobId]  # outcomes that came too late: the fence had moved on
     admitted: list[Admitted] = []  # what may go on now that others have ended
+    advance: Advance = Advance()  # and in workflows
+    held: list[int] = []  # lanes of jobs that were found and have to wait for a limit
+    room: int | None = None  # that there was, if a limit left less than was asked for
 
 
 class Peek(msgspec.Struct, frozen=True):
@@ -52,11 +61,12 @@ class Peek(msgspec.Struct, frozen=True):
 
     ready: list[tuple[int, Lane]]
     due_in: dict[int, float]  # partition -> seconds until its next scheduled job, may be negative
-    # Partitions where jobs wait for an earlier one of their key.
-    ordered: frozenset[int] = frozenset()
-    expired: frozenset[int] = frozenset()  # partitions with jobs past the time they are good for
+    ordered: frozenset[int] = frozenset()  # where jobs wait for an earlier one of their key
+    expired: frozenset[int] = frozenset()  # partitions with jobs or workflows past their time
     fire_in: dict[int, float] = {}  # partition -> seconds until its next trigger, may be negative
     missed: frozenset[int] = frozenset()  # partitions with times to catch up with
+    limited: frozenset[int] = frozenset()  # where jobs wait for a limit
+    events: frozenset[int] = frozenset()  # partitions with events to deliver
 
 
 class RunningJob(msgspec.Struct, frozen=True):
@@ -76,6 +86,7 @@ class Reaped(msgspec.Struct, frozen=True):
     timed_out: int = 0
     dead: int = 0
     cancelled: int = 0
+    advance: Advance = Advance()
 
     @property
     def total(self) -> int:
@@ -103,24 +114,6 @@ def together(one: Wake, other: Wake) -> Wake:
         one.awaited + other.awaited,
         one.ended + other.ended,
     )
-
-
-class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """How a session is, with each beat."""
-
-    room: int = 0  # jobs that could start now
-    waiting: int = 0  # claimed, and not started
-    moved: bool = False  # whether a job was started or finished since the last beat
-    note: str | None = None  # what is wrong with it
-
-
-IDLE: Final = Load()
-
-
-class Extended(msgspec.Struct, frozen=True, kw_only=True):
-    """What a session is told with each beat."""
-
-    drain: bool = False
 
 
 class Grade(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,7 +165,8 @@ class Jobs(Reserving, Protocol):
         room: int = 0,
     ) -> Cycle:
         """Finish `outcomes`, then claim up to `room` from the front of the lanes, in one commit.
-        The next jobs of the ordering keys that the outcomes name are admitted in between.
+        The next jobs of the ordering keys that the outcomes name are admitted in between, and what the ends of steps
+        lead to is carried out. A job that has become a step since its claim is refused: see `workflows.linked`.
         An outcome counts only if its fence is current and the session still holds the job; the others come
         back as refused. After an unknown outcome: ask `settled`, and `running` for what was claimed."""
         ...
@@ -222,7 +216,6 @@ class Jobs(Reserving, Protocol):
 
     async def peek(self) -> Peek:
         """Lanes with ready jobs and next due times, across partitions. Only reads."""
-        ...
 
     async def get(self, id: JobId) -> Job | None:
         """Live, finished or dead. Only reads."""
@@ -230,90 +223,22 @@ class Jobs(Reserving, Protocol):
 
     async def ended(self, ids: Sequence[JobId]) -> list[Job]:
         """Of these, the ones that have ended. Only reads."""
-        ...
 
     async def live(self, ids: Sequence[JobId]) -> dict[JobId, JobState]:
         """Of these, the ones that have not ended, and their states. Only reads."""
-        ...
 
     async def attempts(self, id: JobId) -> list[Attempt]:
         """The attempts that did not succeed, first first. Only reads."""
-        ...
 
     async def count(self) -> dict[JobState, int]:
         """How many jobs are in each state, finished ones included. Only reads; exact, so not for hot paths."""
         ...
 
 
-class Logs(Protocol):
-    """What jobs say while they run."""
-
-    async def write(self, partition: int, lines: Sequence[NewLine]) -> None:
-        """Each under the fence of the attempt that wrote it. Repeating is harmless."""
-        ...
-
-    async def set_progress(
-        self, partition: int, session: SessionId, progress: Sequence[NewProgress]
-    ) -> None:
-        """Only of jobs that this session is running, under their fences; the others are passed over."""
-        ...
-
-    async def all(self, id: JobId) -> list[LogLine]:
-        """Of all attempts, first first. Only reads."""
-        ...
-
-    async def prune(self, *, keep: float, limit: int) -> int:
-        """Forget lines older than `keep` seconds, `limit` in each transaction. Returns how many went."""
-        ...
-
-
-class Heart(Protocol):
-    """A session's own line to the store, for its own thread: nothing the worker does can hold it up."""
-
-    def extend(self, executing: Sequence[JobId], load: Load = IDLE) -> Extended | None:
-        """Push the session's expiry to a lease from now, and say how it is. None: it has expired, and never
-        revives."""
-        ...
-
-    def close(self) -> None: ...
-
-
-class Sessions(Protocol):
-    async def open(self, session: NewSession, *, lease: float) -> None: ...
-
-    def heart(self, session: SessionId, *, lease: float) -> Heart: ...
-
-    async def close(self, session: SessionId) -> None:
-        """End a session that holds nothing any more."""
-        ...
-
-    async def all(self) -> list[Session]: ...
-
-    async def drain(
-        self, ids: Sequence[SessionId], *, record: Record | None = None
-    ) -> list[SessionId]:
-        """Ask live sessions to finish what they run and end. Returns those that were found."""
-        ...
-
-    async def prune(self) -> int:
-        """Forget expired sessions that no running row names. Returns how many."""
-        ...
-
-
-class Leases(Protocol):
-    async def divide(self, session: SessionId, *, term: float) -> frozenset[int]:
-        """Renew, take and give up partition leases so that live sessions with duties share them evenly. One that
-        let a lease run out has no share until it beats or asks again: its partitions go to the others at once.
-        Returns the partitions held for `term` seconds from before the call."""
-        ...
-
-    async def give_up(self, session: SessionId) -> None: ...
-
-
 class Upkeep(Protocol):
     async def prune(self, *, keep: float | None, limit: int) -> int:
-        """Forget history older than `keep` seconds (None: nothing), and idempotency keys that have run out, `limit`
-        rows in each transaction, until there is none; and make room ahead. Returns how many rows or days went."""
+        """Forget history older than `keep` seconds (None: none) and idempotency keys that have run out, `limit` rows
+        in each transaction; and make room ahead. Returns how many rows or days went."""
         ...
 
     async def sweep(self) -> bool:
@@ -375,6 +300,21 @@ class Store(Protocol):
 
     @property
     def calendars(self) -> Calendars: ...
+
+    @property
+    def workflows(self) -> Workflows: ...
+
+    @property
+    def limits(self) -> Limits: ...
+
+    @property
+    def events(self) -> Events: ...
+
+    @property
+    def rollups(self) -> Rollups: ...
+
+    @property
+    def breakers(self) -> Breakers: ...
 
     @property
     def upkeep(self) -> Upkeep: ...

@@ -45,6 +45,20 @@ def refuse_apart(jobs: Sequence[tuple[str, str, str, str]], partitions: int) -> 
         )
 
 
+def refuse_scattered(steps: Iterable[tuple[str, str]], partitions: int) -> None:
+    """Of workflows that run, steps whose ids have another slot: id, workflow. Jobs that were submitted by themselves
+    become steps when others follow them; apart from their workflow nobody would hear of their ends."""
+    apart = [
+        id for id, flow in steps if partition_of(id, partitions) != partition_of(flow, partitions)
+    ]
+    if apart:
+        raise FoliotError(
+            f"{len(apart)} jobs that others were submitted after would not be in one partition with those: "
+            f"{_name(apart)}",
+            hint="let them end first, or cancel them",
+        )
+
+
 def refuse_schedules(keyed: Sequence[str], missed: int, partitions: int) -> None:
     """`keyed`: names of schedules whose jobs have a unique key or an ordering key. These live where the schedule does;
     elsewhere nobody would see them. `missed`: gaps that are to be caught up with, which say of all schedules of a

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -11,10 +11,22 @@ import msgspec
 from foliot.ids import JobId, ScheduleId, SessionId
 from foliot.model.audit import Entry
 from foliot.model.definition import Defaults, StoredDefinition
-from foliot.model.job import UNFITTING, Attempt, ClaimedJob, Extras, Job, JobState, Progress
+from foliot.model.job import (
+    UNFITTING,
+    Attempt,
+    ClaimedJob,
+    Extras,
+    Job,
+    JobState,
+    NewJob,
+    Parent,
+    Progress,
+)
 from foliot.model.lane import Strategy
+from foliot.model.rollup import Ended, Histogram, Key, Rollup
 from foliot.model.schedule import FOREVER, Gap, Rules, Schedule, ScheduleState
 from foliot.model.session import Session
+from foliot.model.workflow import Rule, Step, Workflow, WorkflowState
 from foliot.store.queueing import Queue
 from foliot.store.scheduling import Due, OpenGap, Run
 
@@ -30,6 +42,9 @@ _decode_detail: Final = msgspec.json.Decoder(dict[str, Any]).decode
 _decode_defaults: Final = msgspec.json.Decoder(Defaults).decode
 decode_rules: Final = msgspec.json.Decoder(Rules).decode
 _decode_progress: Final = msgspec.json.Decoder(Progress).decode
+_decode_template: Final = msgspec.json.Decoder(NewJob).decode
+_decode_histogram: Final = msgspec.json.Decoder(Histogram).decode
+_decode_ids: Final = msgspec.json.Decoder(tuple[JobId, ...]).decode
 
 
 def claimed_jobs(rows: Sequence[Row]) -> list[ClaimedJob]:
@@ -70,6 +85,7 @@ def job(row: Row, time: ToTime, names: ToNames) -> Job:
         extras=_NO_EXTRAS if row[27] is None else _decode_extras(row[27]),
         progress=None if row[28] is None else _decode_progress(row[28]),
         note=readable_note(row[16], row[29]),
+        workflow=None if row[30] is None else JobId(row[30]),
     )
 
 
@@ -237,3 +253,81 @@ def weights_text(weights: Mapping[str, float]) -> str:
 
 def as_is(value: datetime | None) -> datetime | None:
     return value
+
+
+def workflow(row: Row, time: ToTime) -> Workflow:
+    return Workflow(
+        id=JobId(row[0]),
+        name=row[1],
+        namespace=row[2],
+        state=WorkflowState(row[3]),
+        policy=row[4],
+        total=row[5],
+        remaining=row[6],
+        failed=row[7],
+        created_at=_moment(time(row[8])),
+        deadline_at=time(row[9]),
+        finished_at=time(row[10]),
+        paused_at=time(row[11]),
+        paused_by=row[12],
+        note=row[13],
+        reason=row[14],
+        cancel_requested=bool(row[15]),
+        waiter=row[16],
+        chain=bool(row[17]),
+        deadline=row[18],
+        fingerprint=row[19],
+    )
+
+
+def age_of_workflow(one: Workflow) -> tuple[datetime, JobId]:
+    return one.created_at, one.id
+
+
+def step(row: Row, time: ToTime) -> Step:
+    template = None if row[12] == "{}" else _decode_template(row[12])
+    if template is not None:
+        template = msgspec.structs.replace(template, id=JobId(row[0]), payload=bytes(row[13]))
+    return Step(
+        job=JobId(row[0]),
+        number=row[1],
+        name=row[2],
+        kind="" if template is None else template.kind,
+        rule=Rule(row[3]),
+        state=JobState(row[4]),
+        parents=_decode_ids(row[5]),
+        children=_decode_ids(row[6]),
+        signal=row[7],
+        mapped=row[8],
+        added_by=row[9],
+        finished_at=time(row[10]),
+        result=None if row[11] is None else bytes(row[11]),
+        job_template=template,
+        started_at=time(row[16]),
+        reason=row[17],
+    )
+
+
+def parents(found: Iterable[Row]) -> dict[JobId, tuple[Parent, ...]]:
+    """Of list_parents: steps with the ids of their parents, and these."""
+    steps: dict[JobId, tuple[JobId, ...]] = {}
+    known: dict[JobId, Parent] = {}
+    for job, above, name, state, result, mapped in found:
+        if above is not None:
+            steps[JobId(job)] = _decode_ids(above)
+        else:
+            ended = None if state is None else JobState(state)
+            raw = None if result is None else bytes(result)
+            known[JobId(job)] = Parent(JobId(job), name, ended, raw, mapped)
+    return {job: tuple(known[id] for id in above if id in known) for job, above in steps.items()}
+
+
+def _moment(at: datetime | None) -> datetime:
+    assert at is not None
+    return at
+
+
+def rollup(row: Row) -> Rollup:
+    minute, namespace, queue, kind, outcome, count, seconds, waits, runs = row
+    key = Key(namespace, queue, kind, Ended(outcome))
+    return Rollup(minute, key, count, seconds, _decode_histogram(waits), _decode_histogram(runs))

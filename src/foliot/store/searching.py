@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -55,6 +55,17 @@ class Retried(msgspec.Struct, frozen=True):
 
     lanes: dict[JobId, int]  # those that live again
     taken: dict[JobId, JobId | None]  # still dead: this job has their unique key (None: it had)
+    steps: dict[JobId, JobId] = {}  # still dead: steps, to be retried with this workflow
+
+
+def retried_of(lanes: dict[JobId, int], left: Iterable[Sequence[Any]]) -> Retried:
+    """`left` are those that are still dead: who has their keys, and which workflow they are steps of."""
+    rows = list(left)
+    return Retried(
+        lanes,
+        {id: holder for id, holder, workflow in rows if workflow is None},
+        {id: workflow for id, _, workflow in rows if workflow is not None},
+    )
 
 
 class Dead(Protocol):

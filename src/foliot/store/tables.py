@@ -1,5 +1,6 @@
 """Tables and columns as they travel from one store to another, or within one to other partitions. What is not here
-stays behind: sessions and leases."""
+stays behind: sessions and leases, how much of limits is used, which is counted anew, and which processes have written
+roll-ups."""
 
 from __future__ import annotations
 
@@ -96,17 +97,39 @@ TABLES: Final[dict[str, Table]] = {
         real="aging",
         time="paused_at",
     ),
+    "limits": _table(
+        "name",
+        text="name note updated_by",
+        whole="concurrency burst",
+        real="rate period",
+        flag="counted",
+        time="updated_at",
+    ),
+    "breakers": _table(
+        "name",
+        text="name state reason note changed_by memory options",
+        whole="concurrency burst",
+        real="since until rate",
+    ),
     "definitions": _table(
         "kind",
         text="kind queue signature schema fingerprint options",
         whole="version",
         time="updated_at",
     ),
+    "listeners": _table("event hook kind queue", text="event hook kind queue origin template"),
     "fair": _table(
         "partition lane fair_key", whole="partition lane tag", text="fair_key", merge="tag"
     ),
     "turns": _table("partition lane", whole="partition lane head tail", merge="tail"),
     "audit": _table("id", id="id", time="at", text="actor action target detail"),
+    "rollups": _table(
+        "minute writer namespace queue kind outcome",
+        time="minute",
+        id="writer",
+        text="namespace queue kind outcome waits runs",
+        whole="count seconds",
+    ),
     "history": _table(
         "partition id fence generation",
         home="id",
@@ -137,10 +160,9 @@ TABLES: Final[dict[str, Table]] = {
         "partition id",
         home="id",
         whole="partition fence lane priority attempt max_attempts losses generation",
-        flag="outbox",
         real="timeout",
         id="id session workflow schedule",
-        text="namespace kind queue key limit_key reason ordering_key fair_key extras",
+        text="namespace kind queue key reason ordering_key fair_key extras",
         time="created_at run_at started_at finished_at",
         names="requires tags",
         bytes="payload",
@@ -152,6 +174,14 @@ TABLES: Final[dict[str, Table]] = {
         id="job",
         text="namespace kind key fingerprint",
         time="created_at expires_at",
+    ),
+    "outbox": _table(
+        "partition at number subject event",
+        home="home",
+        whole="partition number",
+        time="at",
+        id="home",
+        text="event subject namespace kind queue data",
     ),
     "calendars": _table("name", text="name dates updated_by", time="updated_at"),
     "versions": _table(
@@ -190,14 +220,43 @@ TABLES: Final[dict[str, Table]] = {
         names="tags",
         bytes="payload",
     ),
+    "signals": _table(
+        "partition workflow name",
+        home="workflow",
+        whole="partition",
+        id="workflow",
+        text="name",
+        time="at",
+        bytes="payload",
+    ),
+    "steps": _table(
+        "partition job",
+        home="workflow",
+        whole="partition number pending succeeded failed",
+        flag="begun told",
+        id="job workflow mapped added_by",
+        text="state rule name signal parents children template",
+        time="finished_at",
+        bytes="payload result",
+    ),
+    "workflows": _table(
+        "partition id",
+        home="id",
+        whole="partition total remaining failed forgiven",
+        flag="chain cancel_requested stopped",
+        real="deadline",
+        id="id waiter",
+        text="state policy namespace name paused_by note reason fingerprint",
+        time="created_at deadline_at finished_at paused_at",
+    ),
     "jobs": _table(
         "partition id",
         home="id",
-        whole="partition fence lane rank band priority attempt max_attempts losses generation pending",
-        flag="cancel_requested outbox",
+        whole="partition fence lane rank band priority attempt max_attempts losses generation",
+        flag="cancel_requested",
         real="timeout",
         id="id session workflow schedule",
-        text="state namespace kind queue key limit_key hold ordering_key fair_key extras progress hold_note",
+        text="state namespace kind queue key hold ordering_key fair_key extras progress hold_note",
         time="created_at run_at claimed_at deadline_at expires_at",
         names="requires tags",
         bytes="payload",

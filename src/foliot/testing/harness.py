@@ -7,27 +7,29 @@ app does in a test reaches its own store, and no test sees another's jobs.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
 from foliot.by_hand import LIMIT, MEMORY, Driver, Failure, Plan, settings_by_hand
 from foliot.client.app import Foliot
 from foliot.client.function import JobFunction
 from foliot.client.handle import Handle
 from foliot.client.portal import Portal
-from foliot.errors import FoliotError, InvalidValue, UnknownKind, redact
+from foliot.errors import FoliotError, InvalidValue, UnknownKind
 from foliot.ids import Ids, JobId
 from foliot.model.job import Job, JobState, NewJob
 from foliot.search import walk_jobs
+from foliot.shown import redact
 from foliot.store.port import Store
 from foliot.testing.clock import ManualClock
 from foliot.testing.sleeps import skipped
 from foliot.testing.spans import read_span
 from foliot.testing.submissions import list_jobs, payload_of, read_wanted
 
+T = TypeVar("T")
 Kind: TypeAlias = str | JobFunction[..., Any, Any]
 Span: TypeAlias = float | str | timedelta
 _SEED: Final = 1
@@ -43,17 +45,27 @@ class TestPortal(Portal):
         ids = Ids(clock=clock, seed=_SEED)
         super().__init__(settings_by_hand(app.settings, url), clock=clock, ids=ids)
         self.submitted: list[JobId] = []
+        self.steps = 0  # of workflows
 
     def submit(self, jobs: Sequence[NewJob]) -> Future[list[JobId]]:
         self.submitted.extend(job.id for job in jobs)
         return super().submit(jobs)
 
+    def act(self, work: Coroutine[Any, Any, T], *, count: int = 0) -> T:
+        self.steps += count
+        return super().act(work, count=count)
+
+    async def aact(self, work: Coroutine[Any, Any, T], *, count: int = 0) -> T:
+        self.steps += count
+        return await super().aact(work, count=count)
+
     async def jobs(self) -> list[Job]:
-        """All of them that there are: one whose key another had was never stored. What schedules have made follows."""
+        """All of them that there are: one whose key another had was never stored. Steps of workflows, what schedules
+        have made and what hooks were told follow."""
         store = await self.store()
         found = [await store.jobs.get(id) for id in dict.fromkeys(self.submitted)]
         jobs = [job for job in found if job is not None]
-        if await store.schedules.count():
+        if self.steps or await store.schedules.count() or await store.events.listeners():
             known = set(self.submitted)
             others = [job async for page in walk_jobs(store) for job in page if job.id not in known]
             jobs += sorted(others, key=lambda job: job.id)
@@ -208,6 +220,7 @@ class Harness:
         if self._url != MEMORY:
             raise FoliotError(f"{redact(self._url)} cannot be cleared: it is not in memory")
         self._open_portal().submitted.clear()
+        self._open_portal().steps = 0
         self._open_portal().close()
         self.failures.clear()
 
@@ -250,7 +263,8 @@ class Harness:
 
     def _plan(self, until: datetime | None, limit: int | None, *, reraise: bool) -> Plan:
         """What is submitted already comes to an end, however much it is; what is not might not."""
-        count = LIMIT + len(self._open_portal().submitted) if limit is None else limit
+        portal = self._open_portal()
+        count = LIMIT + len(portal.submitted) + portal.steps if limit is None else limit
         return Plan(until=until, limit=count, reraise=reraise)
 
     def _check_not_running(self) -> None:

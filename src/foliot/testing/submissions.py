@@ -8,9 +8,10 @@ from typing import Any, Final
 
 import msgspec
 
-from foliot.errors import InvalidValue, did_you_mean
+from foliot.errors import InvalidValue
 from foliot.model.definition import JobDefinition
 from foliot.model.job import Extras, Job
+from foliot.shown import did_you_mean
 
 _MOST_SHOWN: Final = 20
 _SPANS: Final = {"delay": "run_at", "expires": "expires_at"}

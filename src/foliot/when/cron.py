@@ -12,7 +12,8 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final
 
-from foliot.errors import InvalidExpression, did_you_mean
+from foliot.errors import InvalidExpression
+from foliot.shown import did_you_mean
 from foliot.when.civil import SHAPES, shapes_in
 from foliot.when.cron_fields import (
     DAY_OF_MONTH,

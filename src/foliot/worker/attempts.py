@@ -12,6 +12,9 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from msgspec.structs import replace
+
+from foliot.builtin import Awaiting
 from foliot.config import Settings
 from foliot.ids import Ids, JobId
 from foliot.model.job import ClaimedJob, End, Outcome
@@ -58,6 +61,8 @@ class Attempts:
         self._settings = settings
         self._place = place
         self._clock = place.clock
+        self._now = place.clock.monotonic
+        self._counts = place.counts
         self._ids = ids
         self._on_end = on_end
         self._result_limit = settings.limits.result
@@ -167,6 +172,7 @@ class Attempts:
 
     async def _run_async(self, running: Running) -> None:
         running.begun = True
+        running.began = self._now()
         CURRENT.set(running.current)
         try:
             called = running.recipe.invoke(running.current, running.job)
@@ -179,6 +185,7 @@ class Attempts:
         self._finish(running, outcome)
 
     def _run_in_thread(self, running: Running) -> Outcome:
+        running.began = self._now()
         CURRENT.set(running.current)
         try:
             result = running.recipe.invoke(running.current, running.job)
@@ -193,6 +200,7 @@ class Attempts:
             await child.start()
             self._watch_times(running)
             running.called = True
+            running.began = self._now()
             if running.job.timeout is not None:
                 self.starts.begin(running.job)
             queue, memory = running.current.queue, running.recipe.definition.memory
@@ -212,6 +220,9 @@ class Attempts:
             return
         del self.executing[job.id]
         self.finished += 1
+        if outcome.span is None and self._counts and (began := running.began) is not None:
+            span = (job.id, job.lane, job.kind, job.more, began, self._now())
+            outcome = replace(outcome, span=span)
         running.give_back_child()
         if job.timeout is not None:
             self._timeouts.forget(job.id, job.timeout)
@@ -223,7 +234,10 @@ class Attempts:
     def _succeeded(self, running: Running, result: object) -> Outcome:
         if running.current.settled:
             return settled(running.job)
-        return success(running.job, result, limit=self._result_limit)
+        job, span = running.job, None
+        if self._counts and (began := running.began) is not None:  # here, for a call costs as much
+            span = (job.id, job.lane, job.kind, job.more, began, self._now())
+        return success(job, result, self._result_limit, span)
 
     def _failed(self, running: Running, error: BaseException) -> Outcome:
         if running.current.settled:
@@ -231,7 +245,8 @@ class Attempts:
         # A cancelled task does not say why; whoever cancelled it has written the reason down.
         if running.stop_reason is not None and isinstance(error, asyncio.CancelledError):
             error = running.stop_reason
-        self._stage.on_failure(running.job, error)
+        if not isinstance(error, Awaiting):
+            self._stage.on_failure(running.job, error)
         try:
             outcome = failure(
                 running.job,

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from foliot.clock import Clock
+from foliot.config import Settings
 from foliot.errors import FoliotError, InvalidValue
-from foliot.ids import JobId, SessionId, milliseconds_of
-from foliot.model.job import ClaimedJob
+from foliot.ids import Ids, JobId, SessionId, milliseconds_of
+from foliot.model.job import ClaimedJob, Parent
+from foliot.store.port import Store
+from foliot.worker.flow import CurrentFlow, gather_maps
 from foliot.worker.notes import Notes
 from foliot.worker.transaction import Block, Desk, Phase
 
+T = TypeVar("T")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 
@@ -39,6 +44,7 @@ class Place(msgspec.Struct, frozen=True):
     queues: dict[int, str]  # of lanes, by their numbers
     state: State
     desk: Desk | None = None  # none: there is no store behind it
+    counts: bool = False  # whether what becomes of them is counted
 
 
 class CurrentJob:
@@ -51,6 +57,7 @@ class CurrentJob:
     lines = 0  # log lines so far
     _began = 0.0
     _block: Block | None = None
+    _flow: CurrentFlow | None = None
 
     def __init__(self, job: ClaimedJob, place: Place) -> None:
         self._job = job
@@ -134,6 +141,46 @@ class CurrentJob:
         """What the last run of its schedule that succeeded returned, if the schedule says `carry_result=True`."""
         last = self._job.facts.last_result
         return None if last is None else msgspec.json.decode(last)
+
+    @property
+    def step(self) -> str | None:
+        """Its name in its workflow."""
+        return self._job.facts.extras.step
+
+    @property
+    def workflow(self) -> JobId | None:
+        """The id of the workflow that it is a step of."""
+        return self._job.facts.workflow
+
+    @property
+    def parents(self) -> tuple[Parent, ...]:
+        """The steps that it came after, each with `name`, `state` and `result`. That of a map step is the list of its
+        elements' results, None for one that did not succeed."""
+        return gather_maps(self._job.parents)
+
+    @property
+    def flow(self) -> CurrentFlow:
+        """The workflow that it is a step of, to add steps to: `current_job().flow.add(…)`."""
+        if self._flow is None:
+            self._flow = CurrentFlow(self._job, self._place.desk)
+        return self._flow
+
+    @property
+    def settings(self) -> Settings:
+        return self._reach().settings
+
+    @property
+    def ids(self) -> Ids:
+        return self._reach().ids
+
+    async def ask(self, work: Callable[[Store], Awaitable[T]]) -> T:
+        """For kinds of Foliot's own: have the store asked."""
+        return await self._reach().ask(work)
+
+    def _reach(self) -> Desk:
+        if self._place.desk is None:
+            raise FoliotError("there is no store behind this job")
+        return self._place.desk
 
     @property
     def session(self) -> SessionId:

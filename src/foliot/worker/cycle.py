@@ -19,7 +19,7 @@ from foliot.clock import Clock
 from foliot.config import Settings
 from foliot.errors import StoreUnavailable
 from foliot.ids import Ids, JobId, SessionId, partition_of
-from foliot.model.job import ClaimedJob, End, JobState, Order, Outcome
+from foliot.model.job import ClaimedJob, End, JobState, Outcome
 from foliot.model.lane import weights_of
 from foliot.store.admission import Admitted
 from foliot.store.port import Cycle as Landed
@@ -27,28 +27,21 @@ from foliot.store.port import Peek, Share, Store, Wake
 from foliot.worker.awaited import Awaited
 from foliot.worker.doubts import Doubt, Doubts
 from foliot.worker.lanes import Lanes
+from foliot.worker.links import Links, told
 from foliot.worker.slots import Slots
+from foliot.worker.steps import Steps
+from foliot.worker.tallies import Tallies
+from foliot.worker.trip import Trip, fitting
 
 log = logging.getLogger("foliot.worker")
 
+_SUCCEED: Final = End.SUCCEED
 _BATCH: Final = 500  # jobs in one claim; more only makes neighbours wait
 _AHEAD: Final = 0.05  # seconds of work to have waiting here, at the rate of the last moments
 _MOST_AHEAD: Final = 2000
 _CHEAP: Final = 0.005  # seconds of a claim by kind that may be repeated at once
 _REST: Final = 10  # times what it took before a dearer one is repeated
 _LONGEST_REST: Final = 2.0  # seconds
-_MOST_FINISHED: Final = 2000  # outcomes in one trip
-_MOST_BYTES: Final = 1 << 24  # of results and tracebacks in one trip
-
-
-class Trip(msgspec.Struct, frozen=True):
-    partition: int
-    outcomes: list[Outcome]
-    shares: list[Share]
-    room: int
-    began: int  # the news that it knew
-    at: float  # on the monotonic clock
-    doubt: Doubt | None = None  # its only outcome has failed before
 
 
 class Cycle:
@@ -74,23 +67,22 @@ class Cycle:
         self._announce = announce
         self._poll = settings.worker.poll
         self.lanes = Lanes(weights_of(settings.worker.queues), settings.worker.capabilities, kinds)
-        self._orders: dict[JobId, Order] = {}  # of what is claimed and in order with others
+        self._links = Links()
+        self._steps = Steps(store, self._pass_on, announce)
         self._in_flight = settings.worker.in_flight
         self._partitions = store.partitions
         self._slots: Slots | None = None
         self._outcomes: dict[int, list[Outcome]] = {}
         self._doubts = Doubts()
         self._awaited = Awaited(clock)
-        self._turn = 0
-        self._flying = 0
-        self._asked_for = self._taken = 0
-        self._claiming = True
-        self._paused = False
+        self.tallies = Tallies(clock, ids)
+        self._turn = self._flying = 0
+        self._claiming, self._paused = True, False
         self._settled: set[JobId] = set()  # by their own transactions, while we were paused
+        self._unasked: set[JobId] = set()  # sent, and it could not be asked what became of them
         self.uncertain = False  # a claim's reply was lost: reconcile
-        self._something = asyncio.Event()
-        self._landed = asyncio.Event()
-        self._prefetch = self._finished = 0
+        self._something, self._landed = asyncio.Event(), asyncio.Event()
+        self._asked_for = self._taken = self._prefetch = self._finished = 0
         self._measured_at = clock.monotonic()
 
     def serve(self, slots: Slots) -> None:
@@ -98,19 +90,22 @@ class Cycle:
 
     def done(self, outcome: Outcome) -> None:
         """An attempt has ended: its outcome goes with the next trip, unless the store knows it already."""
-        order = self._orders.pop(outcome.id, None) if self._orders else None
+        link = self._links.take(outcome.id) if self._links else None
         if outcome.settled:
             self._finished += 1
+            self.tallies.count([outcome])
             if self._paused:
                 self._settled.add(outcome.id)
             self._something.set()
             if self._awaited and (ended := self._awaited.ended([outcome])):
                 self._announce(Wake(ended=ended))
             return
-        if order is not None:
-            outcome = msgspec.structs.replace(outcome, order=order)
+        if link is not None:
+            outcome = told(outcome, link)
         partition = 0 if self._partitions == 1 else partition_of(outcome.id, self._partitions)
         self._outcomes.setdefault(partition, []).append(outcome)
+        if link is not None and link.gates:  # who waits for them may follow in the same trip
+            self.lanes.heat(partition, link.lane)
         self._something.set()
 
     def hear(self, wake: Wake) -> None:
@@ -205,7 +200,7 @@ class Cycle:
         for step in range(self._partitions):
             partition = (self._turn + step) % self._partitions
             outcomes = self._outcomes.pop(partition, [])
-            count = _fitting(outcomes)
+            count = fitting(outcomes)
             if count < len(outcomes):
                 self._outcomes[partition] = outcomes[count:]
                 outcomes = outcomes[:count]
@@ -252,12 +247,49 @@ class Cycle:
             log.exception("the store failed with %d outcomes", len(trip.outcomes))
             await self._put_back(trip, unknown=True, error=error)
             return False
+        else:
+            self.tallies.count(trip.outcomes, cycle.refused)
+            if self._unasked:
+                cycle = await self._ask_again(trip, cycle)
+            cycle = await self._look_up(trip, cycle)
         finally:
             self._flying -= 1
             self._asked_for -= trip.room
             self._landed.set()
         self._land(trip, cycle)
+        if cycle.advance.more:
+            await self._steps.carry_on(trip.partition, cycle.advance)
         return True
+
+    async def _ask_again(self, trip: Trip, cycle: Landed) -> Landed:
+        """What is refused may be what had taken effect when its reply was lost."""
+        doubted = [outcome for outcome in trip.outcomes if outcome.id in self._unasked]
+        self._unasked.difference_update(outcome.id for outcome in doubted)
+        refused = [outcome for outcome in doubted if outcome.id in cycle.refused]
+        if not refused:
+            return cycle
+        left = await self._unsettled(trip.partition, refused)
+        if again := [outcome for outcome in left if outcome.id in self._unasked]:
+            self._outcomes.setdefault(trip.partition, []).extend(again)
+        late = {one.id for one in left if one.id not in self._unasked}
+        known = {one.id for one in refused} - late
+        return msgspec.structs.replace(cycle, refused=[i for i in cycle.refused if i not in known])
+
+    async def _look_up(self, trip: Trip, cycle: Landed) -> Landed:
+        """What steps of workflows need before they start; and what was refused because it has become one."""
+        if not cycle.refused and not any(job.linked for job in cycle.claimed):
+            return cycle
+        try:
+            claimed = await self._steps.with_parents(trip.partition, cycle.claimed)
+            again = await self._steps.linked(trip.partition, trip.outcomes, cycle.refused)
+        except StoreUnavailable as error:
+            log.warning("what was claimed is given back: %s", error)
+            self.uncertain = True  # what is not held here is released
+            claimed, again = [], [one for one in trip.outcomes if one.id in cycle.refused]
+        self._outcomes.setdefault(trip.partition, []).extend(again)
+        known = {outcome.id for outcome in again}
+        refused = [id for id in cycle.refused if id not in known]
+        return msgspec.structs.replace(cycle, claimed=claimed, refused=refused)
 
     def _land(self, trip: Trip, cycle: Landed) -> None:
         self._finished += len(trip.outcomes)
@@ -265,14 +297,20 @@ class Cycle:
             log.warning("job %s was not finished here: it belongs to another attempt by now", id)
         if trip.room:
             self.lanes.settle(
-                trip.partition, trip.shares, trip.room, cycle.claimed, began=trip.began
+                trip.partition,
+                trip.shares,
+                trip.room if cycle.room is None else cycle.room,
+                [job.lane for job in cycle.claimed] + cycle.held,
+                began=trip.began,
             )
             self._rest(trip, cycle.claimed)
-        if cycle.admitted:
-            self._pass_on(trip, cycle.admitted)
+        lanes = [Admitted(lane, state) for lane, state in cycle.advance.lanes]
+        if cycle.admitted or lanes:
+            self._pass_on(trip.partition, [*cycle.admitted, *lanes], claimed=bool(trip.room))
         if cycle.claimed:
             self._take(cycle.claimed, since=trip.at)
-        if any(self._concerns_others(outcome) for outcome in trip.outcomes):
+        unusual = [outcome for outcome in trip.outcomes if outcome.end is not _SUCCEED]
+        if any(self._concerns_others(outcome) for outcome in unusual):
             self._announce(Wake(due=True))
         if self._awaited and (ended := self._awaited.ended(trip.outcomes)):
             self._announce(Wake(ended=ended))
@@ -292,7 +330,9 @@ class Cycle:
         if self._slots is None:
             return
         self._taken += len(jobs)
-        self._orders.update((job.id, job.order) for job in jobs if job.linked and job.order)
+        for job in jobs:
+            if job.linked or job.gates:
+                self._links.add(job)
         if strange := self.lanes.sort_out(jobs):
             log.info("%d jobs are of kinds that only others know: released", len(strange))
             for job in strange:
@@ -304,15 +344,15 @@ class Cycle:
         except Exception:
             log.exception("what was claimed could not all be started")
 
-    def _pass_on(self, trip: Trip, admitted: Sequence[Admitted]) -> None:
+    def _pass_on(self, partition: int, admitted: Sequence[Admitted], *, claimed: bool) -> None:
         """What may run now that others have ended: here, if it was not claimed in the same trip, or elsewhere."""
         lanes = {one.lane for one in admitted if one.state is JobState.READY}
         for number in lanes:
             if self.lanes.knows(number):
-                self.lanes.heat(trip.partition, number)
+                self.lanes.heat(partition, number)
         self._something.set()
-        if not trip.room or not all(self.lanes.knows(number) for number in lanes):
-            self._announce(Wake(tuple((trip.partition, number) for number in lanes)))
+        if lanes and (not claimed or not all(self.lanes.knows(number) for number in lanes)):
+            self._announce(Wake(tuple((partition, number) for number in lanes)))
         if any(one.state is not JobState.READY for one in admitted):
             self._announce(Wake(due=True))
 
@@ -324,7 +364,9 @@ class Cycle:
 
     async def _put_back(self, trip: Trip, *, unknown: bool, error: Exception | None = None) -> None:
         """What has not taken effect goes again: after an `error` that may be its own fault, each by itself."""
-        outcomes = await self._unsettled(trip) if unknown and trip.outcomes else trip.outcomes
+        outcomes: Sequence[Outcome] = trip.outcomes
+        if unknown and outcomes:
+            outcomes = await self._unsettled(trip.partition, outcomes)
         if unknown and trip.room:
             self.uncertain = True
         if not outcomes:
@@ -338,13 +380,17 @@ class Cycle:
         else:
             self._outcomes.setdefault(trip.partition, [])[:0] = outcomes
 
-    async def _unsettled(self, trip: Trip) -> Sequence[Outcome]:
+    async def _unsettled(self, partition: int, outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
+        """Those that have not taken effect, and all of them if the store does not say. The others are counted."""
         try:
-            settled = await self._store.jobs.settled(trip.partition, trip.outcomes)
+            settled = await self._store.jobs.settled(partition, outcomes)
         except Exception as error:  # noqa: BLE001 - a second finish is refused, not counted twice
             log.debug("not known what has taken effect: %s", error)
-            return trip.outcomes
-        return [outcome for outcome in trip.outcomes if outcome.id not in settled]
+            if isinstance(error, StoreUnavailable):  # what else fails would fail again
+                self._unasked.update(outcome.id for outcome in outcomes)
+            return outcomes
+        self.tallies.count([outcome for outcome in outcomes if outcome.id in settled])
+        return [outcome for outcome in outcomes if outcome.id not in settled]
 
     def _measure(self) -> None:
         now = self._clock.monotonic()
@@ -352,13 +398,3 @@ class Cycle:
         if elapsed >= _AHEAD:
             self._prefetch = min(_MOST_AHEAD, int(self._finished / elapsed * _AHEAD))
             self._finished, self._measured_at = 0, now
-
-
-def _fitting(outcomes: Sequence[Outcome]) -> int:
-    """How many of them one trip can carry: at least one."""
-    left = _MOST_BYTES
-    for count, outcome in enumerate(outcomes[:_MOST_FINISHED]):
-        left -= len(outcome.result or b"") + len(outcome.traceback or "")
-        if left < 0 and count:
-            return count
-    return min(len(outcomes), _MOST_FINISHED)

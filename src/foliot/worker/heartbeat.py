@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from foliot.clock import Clock
 from foliot.errors import StoreUnavailable
 from foliot.ids import JobId
-from foliot.store.port import Heart, Load
+from foliot.store.living import Heart, Load
 
 log = logging.getLogger("foliot.worker")
 _MARGIN: Final = 0.05  # of a lease: the local deadline comes this much before the store's

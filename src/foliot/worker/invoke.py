@@ -14,11 +14,13 @@ from typing import Any
 
 import msgspec
 
-from foliot.errors import SoftTimeout
+from foliot.builtin import BUILTINS, Builtin
+from foliot.errors import MissingInput, SoftTimeout
 from foliot.model.definition import JobDefinition
 from foliot.model.job import ClaimedJob
 from foliot.registry import Registry, caller, upgraded
 from foliot.worker.context import CurrentJob
+from foliot.workflow_refs import resolve
 
 # Of an async function, a coroutine.
 Invoke = Callable[[CurrentJob, ClaimedJob], Any]
@@ -45,8 +47,16 @@ class Recipe(msgspec.Struct, frozen=True):
 
 
 def recipes(registry: Registry) -> dict[str, Recipe]:
+    """Of the app's kinds, and of those that every worker knows; the latter without middleware."""
     around = registry.hooks.middleware
-    return {one.kind: Recipe(one, invoker(one, around), one.soft_timeout) for one in registry}
+    all_ = [registry.with_breaker(one) for one in registry]
+    own = {one.kind: Recipe(one, invoker(one, around), one.soft_timeout) for one in all_}
+    return {**own, **{one.definition.kind: Recipe(one.definition, _plant(one)) for one in BUILTINS}}
+
+
+def _plant(builtin: Builtin) -> Invoke:
+    fit, run = fitter(builtin.definition), builtin.run
+    return lambda current, job: run(current, fit(job))
 
 
 def invoker(definition: JobDefinition, middleware: list[Callable[..., Any]]) -> Invoke:
@@ -70,18 +80,34 @@ def _plain(definition: JobDefinition) -> Invoke:
 
 
 def fitter(definition: JobDefinition) -> Callable[[ClaimedJob], Any]:
-    """What makes arguments of a job's payload. Raises Unfitting."""
+    """What makes arguments of a job's payload. Raises Unfitting, or MissingInput: a parent has no such result."""
     decode, version = definition.decode, definition.version
 
     def fit(job: ClaimedJob) -> Any:
         try:
             if version == 1 and job.more is None:
                 return decode(job.payload)
-            return decode(upgraded(definition, job.payload, job.facts.extras.version))
+            facts = job.facts
+            if facts.extras.refs:
+                return _fit_results(definition, job)
+            return decode(upgraded(definition, job.payload, facts.extras.version))
+        except MissingInput:
+            raise
         except Exception as error:
             raise Unfitting(f"{type(error).__name__}: {error}") from error
 
     return fit
+
+
+def _fit_results(definition: JobDefinition, job: ClaimedJob) -> Any:
+    """No other version of the function makes a parent's result another one: what does not fit has failed."""
+    payload = resolve(job.payload, job.parents)
+    try:
+        return definition.decode(upgraded(definition, payload, job.facts.extras.version))
+    except Exception as error:
+        step = job.facts.extras.step or job.kind
+        problem = f"the results do not fit {job.kind}: {error}"
+        raise MissingInput(step, (), problem) from error
 
 
 class Interruptible:

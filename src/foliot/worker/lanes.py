@@ -145,13 +145,13 @@ class Lanes:
         partition: int,
         shares: Sequence[Share],
         room: int,
-        claimed: Sequence[ClaimedJob],
+        found: Iterable[int],
         *,
         began: int,
     ) -> None:
-        """After a claim that knew the news up to `began`. A lane that gave less than it was asked for is empty; they
-        are asked in order, while there is room."""
-        given = Counter(job.lane for job in claimed)
+        """After a claim that knew the news up to `began`, with the lane of each job that it found. A lane that gave
+        less than it was asked for is empty; they are asked in order, while there is room."""
+        given = Counter(found)
         hot = self._hot.get(partition, {})
         empty: set[str] = set()
         for share in shares:

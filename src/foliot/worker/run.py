@@ -6,12 +6,15 @@ import logging
 import traceback
 from typing import Final
 
-from foliot.errors import Cancel, Retry, SoftTimeout
+from foliot.builtin import Awaiting
+from foliot.errors import Cancel, MissingInput, Retry, SoftTimeout
 from foliot.ids import Ids
 from foliot.model.definition import JobDefinition
 from foliot.model.job import STOPPED, UNFITTING, ClaimedJob, End, Outcome
 from foliot.model.retry import Exponential, Fixed, ask
+from foliot.model.workflow import HELD_FOR_WORKFLOW
 from foliot.schema import stored_definition
+from foliot.worker.blame import blames_service, retry_after
 from foliot.worker.invoke import Unfitting
 
 log = logging.getLogger("foliot.job")
@@ -71,6 +74,10 @@ def failure(
     loss_limit: int,
 ) -> Outcome:
     match error:
+        case Awaiting():
+            return Outcome(
+                job.id, job.fence, End.HOLD, reason=HELD_FOR_WORKFLOW, awaits=error.workflow
+            )
         case Requested():
             # The store knows that the job was asked to end: no other attempt follows, whatever this says.
             return _again(job, error.how, str(error), delay=0)
@@ -91,13 +98,25 @@ def _retried(job: ClaimedJob, definition: JobDefinition, error: BaseException, i
     text, trace = describe(error)
     delay = None if job.last_attempt else wait(job, definition, error, ids=ids)
     reason = _reason(error)
-    if delay is not None:
-        return Outcome(
-            job.id, job.fence, End.RETRY, delay=delay, reason=reason, error=text, traceback=trace
-        )
-    if not job.last_attempt and reason == "failed":
+    end = End.BURY if delay is None else End.RETRY
+    if delay is None and not job.last_attempt and reason == "failed":
         reason = "not_retried"
-    return Outcome(job.id, job.fence, End.BURY, reason=reason, error=text, traceback=trace)
+    breaks = (
+        definition.breaker is not None
+        and not isinstance(error, MemoryExceeded | Elsewhere)
+        and blames_service(error, definition, late=isinstance(error, TimedOut))
+    )
+    return Outcome(
+        job.id,
+        job.fence,
+        end,
+        delay=delay or 0.0,
+        reason=reason,
+        error=text,
+        traceback=trace,
+        breaks=breaks,
+        retry_after=retry_after(error) if breaks else None,
+    )
 
 
 def wait(
@@ -108,6 +127,8 @@ def wait(
         return error.after
     if not isinstance(error, Retry) and isinstance(error, definition.no_retry):
         return None
+    if isinstance(error, MissingInput):
+        return None  # what its parents resulted in stays as it is
     failures = max(1, job.attempt - job.losses)
     policy = job.facts.extras.retry or definition.retry
     if isinstance(policy, Exponential | Fixed):
@@ -143,7 +164,9 @@ def reason_of(error: Cancel) -> str:
 
 def report(job: ClaimedJob, outcome: Outcome) -> None:
     """A line in the worker's log for an attempt that failed."""
-    if outcome.end is End.HOLD:
+    if outcome.end is End.HOLD and outcome.reason == HELD_FOR_WORKFLOW:
+        log.debug("job %s waits for workflow %s", job.id, outcome.awaits)
+    elif outcome.end is End.HOLD:
         log.warning(
             "job %s (%s) is held: its payload does not fit: %s", job.id, job.kind, outcome.error
         )

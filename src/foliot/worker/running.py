@@ -19,6 +19,7 @@ class Running:
     home: list[ChildProcess] | None = None  # where the child goes afterwards
     called = False  # of a child: whether it has been given the job
     begun = False  # of a task: whether it has come to its first line
+    began: float | None = None  # when its function was called
     stop_reason: BaseException | None = None
     stopped_at = 0.0
 

@@ -14,9 +14,11 @@ from foliot.config import Settings
 from foliot.errors import StoreUnavailable
 from foliot.ids import Ids, JobId, SessionId, partition_of
 from foliot.loop import rest
-from foliot.model.job import ClaimedJob
+from foliot.model.job import ClaimedJob, Outcome
 from foliot.registry import Registry
-from foliot.store.port import Load, Peek, Store, Wake
+from foliot.store.living import Load
+from foliot.store.port import Peek, Store, Wake
+from foliot.worker.breakers import Breakers
 from foliot.worker.capture import JOB_LINES
 from foliot.worker.context import Place, State
 from foliot.worker.cycle import Cycle
@@ -24,6 +26,7 @@ from foliot.worker.notes import Notes, write_batch
 from foliot.worker.recycle import Recycling
 from foliot.worker.slots import Slots
 from foliot.worker.stage import DEFAULT_STAGE, Stage
+from foliot.worker.tallies import Tallies, WriteTallies
 from foliot.worker.transaction import Desk
 
 log = logging.getLogger("foliot.worker")
@@ -44,6 +47,7 @@ class Host(msgspec.Struct, frozen=True):
     wear_out: Callable[[], None]  # jobs that never end have taken all there is to run jobs with
     recycle: Callable[[str], None]  # it has run long enough, says why
     state: State  # what the start-up functions have put there
+    tallies: Tallies
     stage: Stage = DEFAULT_STAGE
 
 
@@ -73,7 +77,11 @@ class Worker:
         self._noted = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._desk = Desk(settings, session, clock=clock, ids=ids, tell=self._tell, store=store)
-        self._place = Place(session, clock, self._notes, {}, host.state, self._desk)
+        counted = host.tallies
+        self._place = Place(
+            session, clock, self._notes, counted.queues, host.state, self._desk, counts=True
+        )
+        self._rollups = WriteTallies(store, counted, clock=clock, ids=ids)
         self._recycling = Recycling(settings, clock, ids)
         self._moves = 0
         graces = (one.cancel_grace for one in registry if one.cancel_grace is not None)
@@ -87,8 +95,12 @@ class Worker:
             trusted=host.trusted,
             look=host.look,
             announce=host.announce,
-            kinds=registry.kinds,
+            kinds=registry.runnable,
         )
+        self._cycle.tallies = counted
+        self._breakers = Breakers(store, registry.breakers, clock=clock, announce=host.announce)
+        # Where no job stands behind a breaker, none is asked about one.
+        behind = any(one.breaker is not None for one in registry)
         self._slots = Slots(
             registry,
             settings,
@@ -96,7 +108,8 @@ class Worker:
             ids=ids,
             target=target,
             trusted=host.trusted,
-            on_done=self._cycle.done,
+            on_done=self._done if behind else self._cycle.done,
+            breakers=self._breakers if behind else None,
             stage=host.stage,
         )
         self._cycle.serve(self._slots)
@@ -148,6 +161,8 @@ class Worker:
                 group.create_task(self._cycle.run())
                 group.create_task(self._attend())
                 group.create_task(self._write_notes())
+                group.create_task(self._rollups.run())
+                group.create_task(self._breakers.run())
         finally:
             JOB_LINES.stop()
 
@@ -155,6 +170,7 @@ class Worker:
         """By hand: one trip or, where there is none to make, a wait for what runs. False: nothing does."""
         self._slots.look_at_the_clock()
         await self._write_batch()
+        await self._breakers.tell()
         if await self._cycle.step():
             return True
         if not self._slots.executing:
@@ -199,6 +215,13 @@ class Worker:
         await self._cycle.flush()
         with suppress(StoreUnavailable, TimeoutError):
             await asyncio.wait_for(self._write_batch(), _FAREWELL)
+            await asyncio.wait_for(self._breakers.tell(), _FAREWELL)
+        await self.write_rollups()
+
+    async def write_rollups(self) -> None:
+        """What has been counted so far, if the store is there."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._rollups.tick_safely(), _FAREWELL)
 
     async def close(self) -> None:
         await self._slots.close()
@@ -209,6 +232,10 @@ class Worker:
         self._cycle.stop_claiming()
         self._slots.start_no_more()
         self._slots.attempts.interrupt_all()
+
+    def _done(self, outcome: Outcome) -> None:
+        self._breakers.see(outcome)
+        self._cycle.done(outcome)
 
     async def _attend(self) -> None:
         """Cancels at once, reconciliation once a minute and after a claim whose reply was lost."""

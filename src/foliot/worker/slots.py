@@ -16,6 +16,7 @@ from foliot.ids import Ids, JobId
 from foliot.model.job import ClaimedJob, End, Outcome
 from foliot.registry import Registry
 from foliot.worker.attempts import Attempts
+from foliot.worker.breakers import Breakers
 from foliot.worker.context import Place
 from foliot.worker.invoke import Recipe, recipes
 from foliot.worker.stage import DEFAULT_STAGE, Stage
@@ -36,6 +37,7 @@ class Slots:
         target: str | None,
         trusted: Callable[[], bool],
         on_done: Callable[[Outcome], None],
+        breakers: Breakers | None = None,
         stage: Stage = DEFAULT_STAGE,
     ) -> None:
         self._recipes = recipes(registry)
@@ -44,6 +46,7 @@ class Slots:
         self._clock = place.clock
         self._trusted = trusted
         self._on_done = on_done
+        self._breakers = breakers
         self._open = True
         self.attempts = Attempts(
             settings, place, ids=ids, target=target, on_end=self._on_end, stage=stage
@@ -182,6 +185,8 @@ class Slots:
         if not self._trusted():
             self._release(job)  # by now it may belong to another
             return
+        if self._breakers is not None and self._is_stopped(job, self._breakers):
+            return
         recipe = self._recipes.get(job.kind)
         if recipe is None:
             log.warning("job %s is held: this worker does not know its kind, %s", job.id, job.kind)
@@ -199,6 +204,13 @@ class Slots:
             self.attempts.start_in_thread(job, recipe)
         else:
             self._sync_backlog.append(job)
+
+    def _is_stopped(self, job: ClaimedJob, breakers: Breakers) -> bool:
+        outcome = breakers.stop(job, self._waits_since.get(job.id, 0.0))
+        if outcome is not None:
+            self._waits_since.pop(job.id, None)
+            self._on_done(outcome)
+        return outcome is not None
 
     def _start_in_child(self, job: ClaimedJob, recipe: Recipe) -> None:
         isolated = recipe.definition.isolated

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from enum import Enum
 from typing import Any, Final, Protocol, TypeVar
 
@@ -25,8 +25,9 @@ from foliot.errors import FoliotError, InvalidValue, SessionLost, StoreUnavailab
 from foliot.ids import Ids, JobId, SessionId, partition_of
 from foliot.model.job import ClaimedJob, JobState, NewJob, Outcome
 from foliot.options import fill
+from foliot.registry import Unresolved
 from foliot.store.guest import GuestStore, at_once
-from foliot.store.open import make_transactions
+from foliot.store.open import make_transactions, open_store
 from foliot.store.port import Cycle, Jobs, Store, Wake, together
 from foliot.store.transaction import Parameters, Transactions, Work
 from foliot.worker.success import success
@@ -77,6 +78,39 @@ class Desk:
         self._clock = clock
         self._lock = threading.Lock()
         self._transactions: Transactions | None = None
+        self._loop = None if store is None else asyncio.get_running_loop()  # that of the store
+
+    async def ask(self, work: Callable[[Store], Awaitable[T]]) -> T:
+        """Have the store asked; for async functions."""
+        if self._store is not None and asyncio.get_running_loop() is self._loop:
+            return await work(self._store)
+        store = await open_store(self.settings.store, clock=self._clock, ids=self.ids, size=1)
+        try:
+            return await work(store)
+        finally:
+            await store.close()
+
+    def ask_and_wait(self, work: Callable[[Store], Awaitable[T]]) -> T:
+        """The same for functions in a thread, or in a process of their own: there, with a connection of their own."""
+        if _on_event_loop():
+            raise FoliotError(
+                "this would keep the event loop waiting", hint="await the a-prefixed twin: aadd"
+            )
+        if self._loop is not None and self._loop.is_running():
+            assert self._store is not None
+
+            async def ask() -> T:
+                return await self.ask(work)
+
+            return asyncio.run_coroutine_threadsafe(ask(), self._loop).result()
+        if self._store is not None and self.settings.store.url.endswith(":memory:"):
+            store = self._store  # it answers to any event loop, and there is no other way to it
+
+            async def borrow() -> T:
+                return await work(store)
+
+            return asyncio.run(borrow())
+        return asyncio.run(self.ask(work))
 
     @property
     def transactions(self) -> Transactions:
@@ -145,6 +179,10 @@ class Block:
             raise InvalidValue(
                 "tx.submit()", prepared, "is not a prepared call", example="add.prepare(1, 2)"
             )
+        if isinstance(prepared.payload, Unresolved):
+            raise InvalidValue("tx.submit()", prepared, "refers to the result of a step")
+        if getattr(getattr(prepared, "choices", None), "after", None) is not None:
+            raise InvalidValue("after", problem="cannot be given inside of a transaction")
         job, work = fill(prepared.template, prepared.payload, self._desk.ids), self.work
 
         async def submit(jobs: Jobs) -> list[JobId]:
@@ -188,21 +226,31 @@ class Block:
     async def _commit(self, work: Work) -> None:
         limit = self._desk.settings.limits.result
         outcome = success(self._job, self.result, limit=limit)
-        outcome = msgspec.structs.replace(outcome, order=self._job.order)
+        job = self._job
+        outcome = msgspec.structs.replace(outcome, order=job.order, flow=job.flow, gates=job.gates)
         partition = partition_of(self._job.id, work.partitions)
         work.check()
 
         async def finish(jobs: Jobs) -> Cycle:
-            return await jobs.finish_and_claim(partition, self._desk.session, outcomes=[outcome])
+            session = self._desk.session
+            ended = await jobs.finish_and_claim(partition, session, outcomes=[outcome])
+            if not ended.refused or (job := await jobs.get(outcome.id)) is None:
+                return ended
+            if job.workflow == outcome.flow:
+                return ended
+            # It has become a step since it was claimed: somebody has submitted a job after it.
+            step = msgspec.structs.replace(outcome, flow=job.workflow)
+            return await jobs.finish_and_claim(partition, session, outcomes=[step])
 
         ended = await work.ask(finish)
         if ended.refused:
             raise SessionLost(
                 "the job belongs to another attempt by now: this one's transaction was rolled back"
             )
-        for one in ended.admitted:
-            ready = one.state is JobState.READY
-            self._hear(Wake(((partition, one.lane),)) if ready else Wake(due=True))
+        lanes = [(one.lane, one.state) for one in ended.admitted]
+        for lane, state in (*lanes, *ended.advance.lanes):
+            ready = state is JobState.READY
+            self._hear(Wake(((partition, lane),)) if ready else Wake(due=True))
         try:
             await work.commit()
         except StoreUnavailable as error:

@@ -17,7 +17,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from foliot.clock import Clock
-from foliot.errors import InvalidValue, StoreUnavailable
+from foliot.errors import FoliotError, InvalidValue, StoreUnavailable
 from foliot.ids import Ids
 from foliot.store.postgres.failures import explain, role_of, translate, unavailable
 from foliot.store.sql import Statement
@@ -34,7 +34,8 @@ _PLANS_LAST: Final = (
 )
 # A process that is stopped between two statements keeps what it has locked from others no longer than this, which is
 # less than the term of a lease. The server does not count the time after a pipeline.
-_BEGIN: Final = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '3s'"
+_BEGIN_STEPS: Final = ("BEGIN", "SET LOCAL idle_in_transaction_session_timeout = '3s'")
+_BEGIN: Final = "; ".join(_BEGIN_STEPS)
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -61,6 +62,12 @@ class Transacting(Protocol):
 
     async def converse(self, talk: Callable[[Ask], Awaitable[T]]) -> T:
         """One transaction in which an answer may decide what comes next."""
+        ...
+
+    async def consult(
+        self, steps: Sequence[Step], then: Callable[[list[Rows]], Sequence[Step]]
+    ) -> tuple[list[Rows], list[Rows]]:
+        """One transaction: these steps, and what their answers decide."""
         ...
 
 
@@ -146,6 +153,23 @@ class Connections:
 
         return await self._retry(run)
 
+    async def consult(
+        self, steps: Sequence[Step], then: Callable[[list[Rows]], Sequence[Step]]
+    ) -> tuple[list[Rows], list[Rows]]:
+        """One transaction in two round trips: these steps, and what their answers decide. It may be begun again."""
+
+        async def run(connection: Line) -> tuple[list[Rows], list[Rows]]:
+            # One pipeline with a mark in the middle: up to there the server counts the time that it waits for us.
+            async with connection.pipeline() as pipeline:
+                await self._forget_old_plans(connection)
+                cursors = await self._send(connection, steps, before=_BEGIN_STEPS)
+                await pipeline.sync()
+                first = await _fetch(cursors)
+                cursors = await self._send(connection, then(first), after=("COMMIT",))
+            return first, await _fetch(cursors)
+
+        return await self._retry(run)
+
     async def _retry(self, run: Callable[[Line], Awaitable[T]]) -> T:
         for attempt in range(1, _TRIES):
             try:
@@ -162,6 +186,10 @@ class Connections:
         try:
             return await run(connection)
         except (errors.DeadlockDetected, errors.SerializationFailure):
+            await _forgive(connection)
+            raise
+        except FoliotError:
+            # Refused in the middle of a conversation: nothing is wrong with the connection.
             await _forgive(connection)
             raise
         except errors.LockNotAvailable as error:
@@ -193,18 +221,31 @@ class Connections:
         raise AssertionError("there is always a last turn")
 
     async def _run(self, connection: Line, steps: Sequence[Step]) -> list[Rows]:
-        prepare = not self.pooled
         explicit = len(steps) > 1  # one statement is a transaction by itself
-        cursors = [AsyncRawCursor(connection) for _ in steps]
         async with connection.pipeline():
             await self._forget_old_plans(connection)
-            if explicit:
-                await connection.execute("BEGIN", prepare=prepare)
-            for cursor, step in zip(cursors, steps, strict=True):
-                await self._execute(cursor, step)
-            if explicit:
-                await connection.execute("COMMIT", prepare=prepare)
-        return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
+            before, after = (("BEGIN",), ("COMMIT",)) if explicit else ((), ())
+            cursors = await self._send(connection, steps, before=before, after=after)
+        return await _fetch(cursors)
+
+    async def _send(
+        self,
+        connection: Line,
+        steps: Sequence[Step],
+        *,
+        before: Sequence[str] = (),
+        after: Sequence[str] = (),
+    ) -> list[AsyncRawCursor[Any]]:
+        """Within a pipeline: the answers are there when that has been synchronised."""
+        prepare = not self.pooled
+        cursors = [AsyncRawCursor(connection) for _ in steps]
+        for word in before:
+            await connection.execute(word, prepare=prepare)
+        for cursor, step in zip(cursors, steps, strict=True):
+            await self._execute(cursor, step)
+        for word in after:
+            await connection.execute(word, prepare=prepare)
+        return cursors
 
     async def _say(self, connection: Line, step: Step) -> Rows:
         cursor = AsyncRawCursor(connection)
@@ -229,6 +270,10 @@ class Connections:
     async def _configure(self, connection: Line) -> None:
         connection.prepare_threshold = None if self.pooled else 0
         connection.planned_at = self._clock.monotonic()
+
+
+async def _fetch(cursors: Sequence[AsyncRawCursor[Any]]) -> list[Rows]:
+    return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
 
 def to_conninfo(url: str, *, timeout: float) -> str:

@@ -10,7 +10,7 @@ from foliot.ids import JobId
 from foliot.store.postgres.arrays import words
 from foliot.store.postgres.audit import audit_steps
 from foliot.store.postgres.connection import Ask, Connections, Step, Values
-from foliot.store.searching import Record, Retried
+from foliot.store.searching import Record, Retried, retried_of
 from foliot.store.sql import load_statements
 
 SQL: Final = load_statements("foliot.store.postgres", "dead.sql")
@@ -44,12 +44,10 @@ class PostgresDead:
                 JobId(id): lane for id, lane in await ask(Step(SQL["retry_dead_jobs"], values))
             }
             await ask(Step(SQL["remove_retried_jobs"], {**values, "ids": words(lanes)}))
-            taken: dict[JobId, JobId | None] = dict(
-                await ask(Step(SQL["find_key_holders"], values))
-            )
+            left = await ask(Step(SQL["find_key_holders"], values))
             for step in audit_steps(record(list(lanes)), self._clock):
                 await ask(step)
-            return Retried(lanes, taken)
+            return retried_of(lanes, left)
 
         return await self._connections.converse(talk)
 

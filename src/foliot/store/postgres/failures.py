@@ -12,14 +12,8 @@ from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Conninfo
 
-from foliot.errors import (
-    FoliotError,
-    KeyHeld,
-    SchemaMissing,
-    StoreRefused,
-    StoreUnavailable,
-    redact,
-)
+from foliot.errors import FoliotError, KeyHeld, SchemaMissing, StoreRefused, StoreUnavailable
+from foliot.shown import redact
 
 # A plan or a prepared statement that a new connection will not have.
 _OF_THE_CONNECTION: Final = ("0A000", "26000", "42P05")

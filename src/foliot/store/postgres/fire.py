@@ -10,6 +10,7 @@ from foliot.clock import Clock
 from foliot.ids import JobId
 from foliot.model.job import JobState
 from foliot.store import rows
+from foliot.store.events import Missed, missed_of
 from foliot.store.postgres.arrays import numbers, optional_numbers, texts, words
 from foliot.store.postgres.connection import Ask, Connections, Rows, Step, Values
 from foliot.store.scheduling import (
@@ -121,6 +122,9 @@ class Firing:
             mine = [step for step in steps if step.gap.position in locked]
             # Who pauses or changes a schedule locks its trigger; so does who fires.
             await ask(Step(SQL["lock_triggers"], values))
+            if told := missed_of(mine):
+                missed = self._values(partition, policy=mine[0].policy, **_missed(told))
+                await ask(Step(SQL["tell_missed"], missed))
             moves = [step.move for step in mine if step.nominal is not None]
             fired = Fired()
             if moves:
@@ -209,7 +213,7 @@ class Firing:
     ) -> dict[JobId, JobState]:
         if not others:
             return {}
-        values = self._values(partition, ids=words(others))
+        values = self._values(partition, ids=words(others), flows=words([]))
         found = await ask(Step(CANCEL["request_cancel"], values))
         await ask(Step(CANCEL["cancel_jobs"], values))
         return {JobId(id): JobState(state) for id, state in found}
@@ -237,6 +241,19 @@ class Firing:
 
     def _values(self, partition: int, **values: object) -> Values:
         return {"partition": partition, "now": self._clock.now_for_store(), **values}
+
+
+def _missed(told: Sequence[Missed]) -> dict[str, object]:
+    triggers, starts, tos, firsts, lasts, cursors, uppers = zip(*told, strict=True)
+    return {
+        "triggers": numbers(triggers),
+        "starts": numbers(starts),
+        "tos": numbers(tos),
+        "firsts": words(firsts),
+        "lasts": words(lasts),
+        "cursors": texts(cursors),
+        "uppers": texts(uppers),
+    }
 
 
 def _chunks(moves: Sequence[Move]) -> dict[str, object]:

@@ -10,7 +10,7 @@ from psycopg import AsyncConnection, AsyncRawCursor
 
 from foliot.clock import Clock
 from foliot.config import StoreSettings
-from foliot.errors import redact
+from foliot.shown import redact
 from foliot.store.guest import Answer, Release, Run, elsewhere, first_row, settle
 from foliot.store.migrate import check
 from foliot.store.port import Jobs
@@ -45,6 +45,12 @@ class Lent:
 
     async def converse(self, talk: Callable[[Ask], Awaitable[T]]) -> T:
         return await talk(lambda step: self.read(step.statement, step.values))
+
+    async def consult(
+        self, steps: Sequence[Step], then: Callable[[list[Rows]], Sequence[Step]]
+    ) -> tuple[list[Rows], list[Rows]]:
+        first = await self.transact(steps)
+        return first, await self.transact(then(first))
 
 
 class PostgresGuest:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+import msgspec
+
 from foliot.clock import Clock
 from foliot.ids import JobId, SessionId, milliseconds_of, partition_of
 from foliot.model.change import Change
@@ -13,22 +15,22 @@ from foliot.model.job import Attempt, ClaimedJob, End, Job, JobState, NewJob, Ou
 from foliot.model.key import Reservation
 from foliot.model.lane import Lane
 from foliot.store import rows
-from foliot.store.batches import by_partition, chunks
+from foliot.store.batches import by_partition
 from foliot.store.carrying import with_last_results
 from foliot.store.guest import Release
 from foliot.store.port import DEADLINE_GRACE, Cycle, Peek, Reaped, RunningJob, Share
-from foliot.store.postgres.arrays import blobs, numbers, texts, words
+from foliot.store.postgres.arrays import numbers, texts, words
 from foliot.store.postgres.audit import act_by_hand
 from foliot.store.postgres.change import change_steps
-from foliot.store.postgres.connection import Step, Transacting, Values
+from foliot.store.postgres.connection import Ask, Step, Transacting, Values
+from foliot.store.postgres.ends import StepEnds, cancel_jobs
 from foliot.store.postgres.keys import redirect, reserve, unreserve
-from foliot.store.postgres.order import admissions, order_steps
 from foliot.store.postgres.submit import Submissions
+from foliot.store.postgres.trips import FINISHED, Trips
 from foliot.store.searching import Record
 from foliot.store.sql import JOB_FILES, load_statements
 
 SQL: Final = load_statements("foliot.store.postgres", *JOB_FILES)
-_FINISHED: Final = {End.SUCCEED: "succeeded", End.CANCEL: "cancelled"}
 
 
 class PostgresJobs:
@@ -46,6 +48,7 @@ class PostgresJobs:
         self._partitions = partitions
         self._submissions = Submissions(connections, clock, key_wait, release)
         self._key_wait = key_wait
+        self._trips = Trips(connections, clock)
 
     async def submit(
         self, partition: int, jobs: Sequence[NewJob], *, resend: bool = False
@@ -84,22 +87,11 @@ class PostgresJobs:
         shares: Sequence[Share] = (),
         room: int = 0,
     ) -> Cycle:
-        # Finish first, claim second: a claim may lock rows that another worker has just claimed, and a
-        # transaction that then finished its own could wait for one that waits for it.
-        steps = self._finishing(partition, session, outcomes) if outcomes else []
-        finishing = len(steps)
-        if orders := {o.order for o in outcomes if o.order is not None}:
-            steps += order_steps(partition, orders, self._now())
-        ended = len(steps)
-        if room > 0 and shares:
-            steps.append(Step(SQL["claim_jobs"], self._claim(partition, session, shares, room)))
-        if not steps:
-            return Cycle([], [])
-        results = await self._connections.transact(steps)
-        claimed = rows.claimed_jobs(results[-1]) if len(steps) > ended else []
-        claimed = await with_last_results(claimed, lambda ids: self._last_results(partition, ids))
-        refused = _refused(steps[:finishing], results, outcomes) if finishing else []
-        return Cycle(claimed, refused, admissions(results[ended - 1]) if orders else [])
+        cycle = await self._trips.make(partition, session, outcomes, shares, room)
+        claimed = await with_last_results(
+            cycle.claimed, lambda ids: self._last_results(partition, ids)
+        )
+        return msgspec.structs.replace(cycle, claimed=claimed)
 
     async def _last_results(self, partition: int, schedules: Sequence[str]) -> dict[str, str]:
         values: Values = {"partition": partition, "ids": words(schedules)}
@@ -132,10 +124,7 @@ class PostgresJobs:
     async def cancel(
         self, partition: int, ids: Sequence[JobId], *, record: Record | None = None
     ) -> dict[JobId, JobState]:
-        values = {"partition": partition, "ids": words(ids), "now": self._now()}
-        steps = [Step(SQL["request_cancel"], values), Step(SQL["cancel_jobs"], values)]
-        found = await act_by_hand(self._connections, steps, record, self._clock)
-        return {JobId(id): JobState(state) for id, state in found}
+        return await cancel_jobs(self._connections, self._clock, partition, ids, record)
 
     async def admit(self, partition: int, *, limit: int) -> list[int]:
         values = {"partition": partition, "limit": limit, "now": self._now()}
@@ -177,8 +166,20 @@ class PostgresJobs:
             "loss_limit": loss_limit,
             "now": self._now(),
         }
-        counts = (await self._connections.transact([Step(SQL["reap_jobs"], values)]))[0]
-        return Reaped(**dict(counts))
+        steps = await self._connections.read(SQL["find_lost_steps"], values)
+        if not steps:
+            [counts] = await self._connections.transact(
+                [Step(SQL["reap_jobs"], {**values, "steps": "{}"})]
+            )
+            return Reaped(**dict(counts))
+
+        async def talk(ask: Ask) -> Reaped:
+            ends = StepEnds(ask, partition, self._now(), steps)
+            await ends.lock()
+            counts = await ask(Step(SQL["reap_jobs"], {**values, "steps": ends.steps}))
+            return Reaped(**dict(counts), advance=await ends.tell())
+
+        return await self._connections.converse(talk)
 
     async def peek(self) -> Peek:
         found = await self._connections.read(
@@ -187,15 +188,16 @@ class PostgresJobs:
         ready: list[tuple[int, Lane]] = []
         due_in: dict[int, float] = {}
         fire_in: dict[int, float] = {}
-        for partition, lane, queue, requires, seconds, _, _, fires, _ in found:
+        for partition, lane, queue, requires, seconds, _, _, fires, *_ in found:
             if lane is not None:
                 ready.append((partition, Lane(lane, queue, tuple(requires or ()))))
             if seconds is not None:
                 due_in[partition] = seconds
             if fires is not None:
                 fire_in[partition] = fires
-        ordered, expired, missed = (frozenset(row[0] for row in found if row[n]) for n in (5, 6, 8))
-        return Peek(ready, due_in, ordered, expired, fire_in, missed)
+        there = [frozenset(row[0] for row in found if row[n]) for n in (5, 6, 8, 9, 10)]
+        ordered, expired, missed, limited, events = there
+        return Peek(ready, due_in, ordered, expired, fire_in, missed, limited, events)
 
     async def get(self, id: JobId) -> Job | None:
         partition = partition_of(id, self._partitions)
@@ -245,125 +247,16 @@ class PostgresJobs:
     def _now(self) -> datetime | None:
         return self._clock.now_for_store()
 
-    def _claim(
-        self, partition: int, session: SessionId, shares: Sequence[Share], room: int
-    ) -> Values:
-        return {
-            "partition": partition,
-            "session": session,
-            "now": self._now(),
-            "grace": DEADLINE_GRACE,
-            "room": room,
-            "lanes": numbers([share.lane.number for share in shares]),
-            "queues": words([share.lane.queue for share in shares]),
-            "quotas": numbers([share.quota for share in shares]),
-            "choosy": words(["f" if share.kinds is None else "t" for share in shares]),
-            "kinds": texts(next((s.kinds for s in shares if s.kinds is not None), ())),
-        }
-
-    def _finishing(
-        self, partition: int, session: SessionId, outcomes: Sequence[Outcome]
-    ) -> list[Step]:
-        common: Values = {"partition": partition, "session": session, "now": self._now()}
-        # In id order, like every multi-row write; of two for one job, only the higher fence can be current.
-        # The same one twice would be in history twice.
-        once = {(outcome.id, outcome.fence): outcome for outcome in reversed(outcomes)}
-        ordered = [once[name] for name in sorted(once)]
-        finished = [o for o in ordered if o.end in _FINISHED]
-        steps = [
-            Step(SQL["finish_jobs"], {**common, **_references(some), **_ends(some)})
-            for some in chunks(finished, lambda o: len(o.result or b""), most=len(finished))
-        ]
-        if len(finished) < len(ordered):
-            steps += _unfinished(common, [o for o in ordered if o.end not in _FINISHED])
-        if len(steps) > 1:
-            steps.insert(0, Step(SQL["lock_jobs"], {**common, **_references(ordered)}))
-        return steps
-
 
 def _names(value: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(value or ())
-
-
-def _unfinished(common: Values, outcomes: Sequence[Outcome]) -> list[Step]:
-    steps = []
-    if retried := [o for o in outcomes if o.end is End.RETRY]:
-        delays = {"delays": numbers([o.delay for o in retried])}
-        steps.append(
-            Step(
-                SQL["retry_jobs"],
-                {**common, **_references(retried), **_failures(retried), **delays},
-            )
-        )
-    if buried := [o for o in outcomes if o.end is End.BURY]:
-        steps.append(Step(SQL["bury_jobs"], {**common, **_references(buried), **_failures(buried)}))
-    if failed := [o for o in outcomes if o.end in (End.RETRY, End.BURY)]:
-        steps.append(
-            Step(
-                SQL["cancel_failed_jobs"],
-                {**common, **_references(failed), **_failures(failed)},
-            )
-        )
-    if released := [o for o in outcomes if o.end in (End.RELEASE, End.HOLD)]:
-        holds = {
-            "holds": texts([o.reason if o.end is End.HOLD else None for o in released]),
-            "notes": texts([o.error if o.end is End.HOLD else None for o in released]),
-        }
-        steps.append(Step(SQL["release_jobs"], {**common, **_references(released), **holds}))
-        steps.append(Step(SQL["cancel_jobs"], {**common, **_references(released)}))
-    return steps
-
-
-def _refused(
-    steps: Sequence[Step], results: Sequence[rows.Row], outcomes: Sequence[Outcome]
-) -> list[JobId]:
-    """finish_jobs names the refused, lock_jobs nobody, the rest name the accepted."""
-    refused: set[JobId] = set()
-    accepted: set[JobId] = set()
-    for step, result in zip(steps, results, strict=False):
-        if step.statement.name == "finish_jobs":
-            refused.update(JobId(row[0]) for row in result)
-        elif step.statement.name != "lock_jobs":
-            accepted.update(JobId(row[0]) for row in result)
-    return (
-        [
-            o.id
-            for o in outcomes
-            if (o.id in refused if o.end in _FINISHED else o.id not in accepted)
-        ]
-        if refused or len(steps) > 1 or steps[0].statement.name != "finish_jobs"
-        else []
-    )
 
 
 def _trace(outcome: Outcome) -> tuple[str, int, str, str | None]:
     """What an outcome leaves behind: a failed attempt, or a state in history."""
     if outcome.end in (End.RETRY, End.BURY):
         return outcome.id, outcome.fence, outcome.reason or "failed", outcome.error
-    return outcome.id, outcome.fence, _FINISHED.get(outcome.end, "cancelled"), None
-
-
-def _references(outcomes: Sequence[Outcome]) -> Values:
-    return {
-        "ids": words([outcome.id for outcome in outcomes]),
-        "fences": numbers([outcome.fence for outcome in outcomes]),
-    }
-
-
-def _ends(outcomes: Sequence[Outcome]) -> Values:
-    return {
-        "states": words([_FINISHED[outcome.end] for outcome in outcomes]),
-        "reasons": texts([outcome.reason for outcome in outcomes]),
-        "results": blobs([outcome.result for outcome in outcomes]),
-    }
-
-
-def _failures(outcomes: Sequence[Outcome]) -> Values:
-    return {
-        "reasons": texts([outcome.reason or "failed" for outcome in outcomes]),
-        "errors": texts([outcome.error for outcome in outcomes]),
-        "tracebacks": texts([outcome.traceback for outcome in outcomes]),
-    }
+    return outcome.id, outcome.fence, FINISHED.get(outcome.end, "cancelled"), None
 
 
 def _since(ids: Sequence[JobId]) -> datetime:

@@ -11,9 +11,10 @@ from foliot.clock import Clock
 from foliot.ids import JobId
 from foliot.model.job import JobState, Order
 from foliot.model.lane import TURN
-from foliot.store.admission import FIRST_TURN, Admitted, Round, Walk
+from foliot.store.admission import FIRST_TURN, Admitted, Round, Walk, admissions
 from foliot.store.postgres.arrays import numbers, texts, words
-from foliot.store.postgres.connection import Connections, Rows, Step, Values
+from foliot.store.postgres.connection import Ask, Connections, Rows, Step, Values
+from foliot.store.postgres.ends import StepEnds
 from foliot.store.sql import load_statements
 
 SQL: Final = load_statements("foliot.store.postgres", "order.sql")
@@ -61,7 +62,16 @@ class PostgresAdmission:
 
     async def expire(self, partition: int, *, limit: int) -> int:
         values: Values = {"partition": partition, "limit": limit, "now": self._now()}
-        [gone] = await self._connections.transact([Step(SQL["expire_jobs"], values)])
+        steps = await self._connections.read(SQL["find_expired_steps"], values)
+
+        async def talk(ask: Ask) -> Rows:
+            ends = StepEnds(ask, partition, self._now(), steps)
+            await ends.lock()
+            gone = await ask(Step(SQL["expire_jobs"], {**values, "steps": ends.steps}))
+            await ends.tell()
+            return gone
+
+        gone = await self._connections.converse(talk)
         await self._admit(partition, {(row[0], row[1]) for row in gone if row[1] is not None})
         return len(gone)
 
@@ -117,10 +127,6 @@ def order_steps(partition: int, orders: Iterable[Order], now: datetime | None) -
         "now": now,
     }
     return [Step(SQL["lock_orders"], values), Step(SQL["admit_orders"], values)]
-
-
-def admissions(found: Rows) -> list[Admitted]:
-    return [Admitted(lane, JobState(state)) for lane, state in found]
 
 
 def _class(order: Order) -> int:

@@ -19,6 +19,7 @@ from foliot.store.repartition import (
     rearrange,
     refuse_apart,
     refuse_live,
+    refuse_scattered,
     refuse_schedules,
     taken_twice,
 )
@@ -39,6 +40,7 @@ async def repartition(
         await _lock(ask)
         refuse_live(to_sessions(await ask(sessions_step(clock))))
         refuse_apart(await ask(Step(SQL["list_ordered_keys"], {})), partitions)
+        refuse_scattered(await ask(Step(SQL["list_scattered_steps"], {})), partitions)
         return await _move_all(ask, partitions, say)
 
     try:

@@ -59,6 +59,7 @@ class PostgresSearch:
     async def standing(self, id: JobId, *, limit: int) -> Standing:
         values: Values = {
             "partition": partition_of(id, self._partitions),
+            "partitions": self._partitions,
             "id": id,
             "limit": limit,
         }

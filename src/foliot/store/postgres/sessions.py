@@ -17,10 +17,12 @@ from foliot.ids import JobId, SessionId
 from foliot.model.session import NewSession, Session
 from foliot.store import rows
 from foliot.store.leasing import choose_leases
-from foliot.store.port import IDLE, Extended, Load
+from foliot.store.living import IDLE, Extended, Load
+from foliot.store.postgres.allowances import CHANGE_RULES
 from foliot.store.postgres.arrays import numbers, texts, words
 from foliot.store.postgres.audit import act_by_hand
 from foliot.store.postgres.connection import Connections, Rows, Step, Values
+from foliot.store.postgres.gates import SQL as LIMITS
 from foliot.store.searching import Record
 from foliot.store.sql import load_statements
 
@@ -49,7 +51,8 @@ class PostgresSessions:
             "count": self._partitions,
             "now": self._clock.now_for_store(),
         }
-        [opened] = await self._connections.transact([Step(SQL["open_session"], values)])
+        steps = [CHANGE_RULES, Step(SQL["open_session"], values), Step(LIMITS["renew_rules"], {})]
+        _, opened, _ = await self._connections.transact(steps)
         if not opened:
             raise SchemaChanged(self._partitions)
 

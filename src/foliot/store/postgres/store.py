@@ -8,26 +8,31 @@ from psycopg import AsyncConnection
 
 from foliot.clock import Clock
 from foliot.config import StoreSettings
-from foliot.errors import redact
 from foliot.ids import Ids
+from foliot.shown import redact
 from foliot.store.migrate import check
 from foliot.store.port import Wake
 from foliot.store.postgres.audit import PostgresAudit
+from foliot.store.postgres.breakers import PostgresBreakers
 from foliot.store.postgres.connection import Connections
 from foliot.store.postgres.dead import PostgresDead
 from foliot.store.postgres.definitions import PostgresDefinitions
+from foliot.store.postgres.events import PostgresEvents
 from foliot.store.postgres.failures import translate
 from foliot.store.postgres.jobs import PostgresJobs
+from foliot.store.postgres.limits import PostgresLimits
 from foliot.store.postgres.listen import Listener, Notifier
 from foliot.store.postgres.logs import PostgresLogs
 from foliot.store.postgres.migrations import MIGRATIONS, read_applied, read_partitions
 from foliot.store.postgres.order import PostgresAdmission
 from foliot.store.postgres.overview import PostgresOverview
+from foliot.store.postgres.rollups import PostgresRollups
 from foliot.store.postgres.schedules import PostgresCalendars, PostgresSchedules
 from foliot.store.postgres.search import PostgresSearch
 from foliot.store.postgres.sessions import PostgresLeases, PostgresSessions
 from foliot.store.postgres.transfer import PostgresTransfer
 from foliot.store.postgres.upkeep import PostgresQueues, PostgresUpkeep
+from foliot.store.postgres.workflows import PostgresWorkflows
 
 
 class PostgresStore:
@@ -56,7 +61,12 @@ class PostgresStore:
         self.definitions = PostgresDefinitions(connections, clock)
         self.schedules = PostgresSchedules(connections, clock, partitions=partitions)
         self.calendars = PostgresCalendars(connections, clock)
+        self.limits = PostgresLimits(connections, clock, partitions=partitions)
+        self.breakers = PostgresBreakers(connections, clock, partitions=partitions)
+        self.workflows = PostgresWorkflows(connections, clock, partitions=partitions)
+        self.events = PostgresEvents(connections, clock)
         self.upkeep = PostgresUpkeep(connections, clock, partitions=partitions, schema=schema)
+        self.rollups = PostgresRollups(connections, clock)
         self.overview = PostgresOverview(connections, clock, partitions=partitions)
         self.transfer = PostgresTransfer(connections)
         self._connections = connections

@@ -13,7 +13,7 @@ from foliot.model.job import ClaimedJob
 from foliot.model.lane import Lane
 from foliot.store.port import DEADLINE_GRACE, Share
 from foliot.store.sql import JOB_FILES
-from foliot.store.sqlite.batches import Values, execute, load_parts, to_json
+from foliot.store.sqlite.batches import Parts, Values, execute, load_parts, to_json
 
 SQL: Final = load_parts(*JOB_FILES)
 _SMALL: Final = 4096  # bytes; larger payloads do not travel within the JSON of a claim
@@ -33,8 +33,8 @@ class Claim:
     def __init__(
         self, partition: int, session: SessionId, shares: Sequence[Share], room: int
     ) -> None:
-        self._shares = shares
-        self._room = room
+        self.shares = shares
+        self.room = room
         self._lanes = to_json([(share.lane.number, share.lane.queue) for share in shares])
         self._common: Values = {
             "partition": partition,
@@ -49,11 +49,11 @@ class Claim:
         return {row[0] for row in execute(connection, SQL["find_ready_lanes"], values)}
 
     def apply(self, connection: Connection, now: int) -> list[Taken]:
-        shares = self._shares
+        shares = self.shares
         if len(shares) > 1:
             lanes = self.find_lanes(connection)
             shares = [share for share in shares if share.lane.number in lanes]
-        room = self._room
+        room = self.room
         taken: list[Taken] = []
         for share in shares:
             quota = min(share.quota, room)
@@ -71,6 +71,16 @@ class Claim:
             return 0
         taken.append(Taken(found, self._read_large(connection, found) if large else {}))
         return connection.execute(update, values).rowcount
+
+    def take(
+        self, connection: Connection, parts: Parts, ids: Sequence[str], values: Values
+    ) -> list[Taken]:
+        """These, whatever their lanes."""
+        select, update = parts
+        asked = {**self._common, **values, "ids": to_json(list(ids))}
+        found, large = connection.execute(select, asked).fetchone()
+        connection.execute(update, asked)
+        return [Taken(found, self._read_large(connection, found) if large else {})]
 
     def _read_large(self, connection: Connection, found: str) -> dict[str, bytes]:
         ids = to_json([row[0] for row in _decode(found) if row[3] is None])

@@ -8,7 +8,7 @@ from typing import Final
 
 from foliot.clock import Clock
 from foliot.ids import JobId
-from foliot.store.searching import Record, Retried
+from foliot.store.searching import Record, Retried, retried_of
 from foliot.store.sqlite.audit import write_record
 from foliot.store.sqlite.batches import Values, execute, load_parts, to_json
 from foliot.store.sqlite.connection import Connections
@@ -40,11 +40,9 @@ class SqliteDead:
             lanes: dict[JobId, int] = dict(execute(connection, SQL["retry_dead_jobs"], given))
             retried: Values = {**values, "ids": to_json(list(lanes))}
             execute(connection, SQL["remove_retried_jobs"], retried)
-            taken: dict[JobId, JobId | None] = dict(
-                execute(connection, SQL["find_key_holders"], values)
-            )
+            left = execute(connection, SQL["find_key_holders"], values)
             write_record(connection, record, list(lanes), now=now)
-            return Retried(lanes, taken)
+            return retried_of(lanes, left)
 
         return await self._connections.transact(run)
 

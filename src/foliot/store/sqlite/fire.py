@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from math import ceil
 from sqlite3 import Connection
-from typing import Final
+from typing import Final, cast
 
 from foliot.clock import Clock
 from foliot.ids import JobId
 from foliot.model.job import JobState
 from foliot.model.schedule import Reason
 from foliot.store import rows
+from foliot.store.events import missed_of
 from foliot.store.scheduling import (
     MOST_LATE,
     CatchUp,
@@ -26,10 +27,10 @@ from foliot.store.scheduling import (
 )
 from foliot.store.sqlite.batches import Rows, Values, execute, load_parts, to_json, to_names
 from foliot.store.sqlite.connection import Connections
+from foliot.store.sqlite.ends import cancel_jobs
 from foliot.store.sqlite.times import store_now
 
 SQL: Final = load_parts("fire.sql", "runs.sql")
-CANCEL: Final = load_parts("cancel.sql")
 _REFUSED: Final = ("id", "nominal", "trigger", "reason")
 
 
@@ -123,6 +124,9 @@ class Firing:
             values = self._values(partition, triggers=triggers)
             found = {tuple(row) for row in execute(connection, SQL["lock_gaps"], values)}
             mine = [step for step in steps if step.gap.position in found]
+            if told := missed_of(mine):
+                gaps: Values = {"gaps": to_json(told), "policy": mine[0].policy}
+                execute(connection, SQL["tell_missed"], {**values, **gaps})
             moves = [step.move for step in mine if step.nominal is not None]
             fired = Fired()
             if moves:
@@ -184,9 +188,8 @@ def cancel(connection: Connection, ids: Sequence[str], values: Values) -> dict[J
     """Earlier runs, in the transaction of the one that takes their place."""
     if not ids:
         return {}
-    named: Values = {**values, "ids": to_json(list(ids))}
-    found = execute(connection, CANCEL["request_cancel"], named)
-    execute(connection, CANCEL["cancel_jobs"], named)
+    partition, now = cast(int, values["partition"]), cast(int, values["now"])
+    found = cancel_jobs(connection, partition, ids, now)
     return {JobId(id): JobState(state) for id, state in found}
 
 

@@ -14,6 +14,7 @@ from foliot.model.change import Change
 from foliot.model.job import Attempt, ClaimedJob, Job, JobState, NewJob, Outcome
 from foliot.model.key import Reservation
 from foliot.model.lane import Lane
+from foliot.model.workflow import Advance
 from foliot.store import rows
 from foliot.store.admission import Admitted
 from foliot.store.batches import by_partition
@@ -31,9 +32,11 @@ from foliot.store.sqlite.batches import (
     to_names,
 )
 from foliot.store.sqlite.change import change_job, release
-from foliot.store.sqlite.claim import Claim, Taken, claimed_jobs
+from foliot.store.sqlite.claim import Claim, claimed_jobs
 from foliot.store.sqlite.connection import Transacting
+from foliot.store.sqlite.ends import StepEnds, cancel_jobs, has_workflows, tell_ends
 from foliot.store.sqlite.keys import redirect, reserve, unreserve
+from foliot.store.sqlite.limits import Gated, Gates, KnownRules
 from foliot.store.sqlite.order import admit_orders
 from foliot.store.sqlite.outcomes import Ending, traces
 from foliot.store.sqlite.submit import submit
@@ -43,12 +46,22 @@ SQL: Final = load_parts(*JOB_FILES)
 _decode_lanes: Final = msgspec.json.Decoder(list[int]).decode
 
 
+class _Done(msgspec.Struct, frozen=True):
+    """What came of one cycle, before it is decoded."""
+
+    refused: list[JobId] = []
+    advance: Advance = Advance()
+    admitted: list[Admitted] = []
+    gated: Gated = Gated()
+
+
 class SqliteJobs:
     def __init__(self, connections: Transacting, clock: Clock, *, partitions: int) -> None:
         self._connections = connections
         self._clock = clock
         self._partitions = partitions
         self._all = to_json(list(range(partitions)))
+        self._rules = KnownRules()
 
     async def submit(
         self, partition: int, jobs: Sequence[NewJob], *, resend: bool = False
@@ -97,24 +110,29 @@ class SqliteJobs:
 
         orders = {outcome.order for outcome in outcomes if outcome.order is not None}
 
-        def run(connection: Connection) -> tuple[list[JobId], list[Admitted], list[Taken]]:
+        ends = StepEnds(partition, outcomes)
+
+        def run(connection: Connection) -> _Done:
             now = self._now()
-            refused = ending.apply(connection, now) if ending else []
-            admitted = admit_orders(connection, partition, orders, now) if orders else []
-            return refused, admitted, claim.apply(connection, now) if claim else []
+            done = _Done()
+            gates = Gates(connection, partition, self._rules.read(connection), now)
+            if ending is not None:
+                steps = ends.find(connection)
+                refused = ending.apply(connection, now)
+                advance = ends.tell(connection, now, steps)
+                done = _Done(refused, advance, admit_orders(connection, partition, orders, now))
+            left = gates.leave(outcomes, done.refused)
+            return msgspec.structs.replace(done, gated=gates.pass_through(claim, left, now))
 
-        def look(
-            connection: Connection,
-        ) -> tuple[list[JobId], list[Admitted], list[Taken]] | None:
-            return None if claim is None or claim.find_lanes(connection) else ([], [], [])
+        def look(connection: Connection) -> _Done | None:
+            return None if claim is None or claim.find_lanes(connection) else _Done()
 
-        refused, admitted, taken = await self._connections.transact(
-            run, look=None if ending else look
-        )
+        done = await self._connections.transact(run, look=None if ending else look)
         claimed = await with_last_results(
-            claimed_jobs(taken), lambda ids: self._last_results(partition, ids)
+            _claimed(done.gated), lambda ids: self._last_results(partition, ids)
         )
-        return Cycle(claimed, refused, admitted)
+        admitted = [*done.admitted, *done.gated.admitted]
+        return Cycle(claimed, done.refused, admitted, done.advance, done.gated.held)
 
     async def _last_results(self, partition: int, schedules: Sequence[str]) -> dict[str, str]:
         found = await self._read(
@@ -145,13 +163,9 @@ class SqliteJobs:
     async def cancel(
         self, partition: int, ids: Sequence[JobId], *, record: Record | None = None
     ) -> dict[JobId, JobState]:
-        named = to_json(list(ids))
-
         def run(connection: Connection) -> Rows:
             now = self._now()
-            values: Values = {"partition": partition, "ids": named, "now": now}
-            found = execute(connection, SQL["request_cancel"], values)
-            execute(connection, SQL["cancel_jobs"], values)
+            found = cancel_jobs(connection, partition, ids, now)
             write_record(connection, record, [row[0] for row in found], now=now)
             return found
 
@@ -186,15 +200,21 @@ class SqliteJobs:
             "limit": limit,
             "loss_limit": loss_limit,
         }
-        find, *reap = SQL["reap_jobs"]
+        find, make, clear, decide, *reap = SQL["reap_jobs"]
 
         def look(connection: Connection) -> Reaped | None:
             asked = {**values, "now": self._now()}
             return None if execute(connection, [find], asked) else Reaped()
 
         def run(connection: Connection) -> Reaped:
-            asked = {**values, "now": self._now()}
-            return Reaped(**dict(execute(connection, reap, asked)))
+            now = self._now()
+            asked = {**values, "now": now}
+            execute(connection, [make, clear, decide], asked)
+            steps: Rows = []
+            if has_workflows(connection, partition):
+                steps = execute(connection, SQL["find_lost_steps"], {})
+            counts = execute(connection, reap, asked)
+            return Reaped(**dict(counts), advance=tell_ends(connection, partition, now, steps))
 
         return await self._connections.transact(run, look=look)
 
@@ -203,7 +223,7 @@ class SqliteJobs:
         ready: list[tuple[int, Lane]] = []
         due_in: dict[int, float] = {}
         fire_in: dict[int, float] = {}
-        for partition, lane, queue, requires, seconds, _, _, fires, _ in found:
+        for partition, lane, queue, requires, seconds, _, _, fires, *_ in found:
             if lane is not None:
                 needs = to_names(requires)
                 ready.append((partition, Lane(lane, queue, needs)))
@@ -211,8 +231,9 @@ class SqliteJobs:
                 due_in[partition] = seconds
             if fires is not None:
                 fire_in[partition] = fires
-        ordered, expired, missed = (frozenset(row[0] for row in found if row[n]) for n in (5, 6, 8))
-        return Peek(ready, due_in, ordered, expired, fire_in, missed)
+        there = [frozenset(row[0] for row in found if row[n]) for n in (5, 6, 8, 9, 10)]
+        ordered, expired, missed, limited, events = there
+        return Peek(ready, due_in, ordered, expired, fire_in, missed, limited, events)
 
     async def get(self, id: JobId) -> Job | None:
         values: Values = {"partition": partition_of(id, self._partitions), "id": id}
@@ -272,3 +293,11 @@ class SqliteJobs:
             return str(execute(connection, admit, asked)[0][0])
 
         return _decode_lanes(await self._connections.transact(run, look=look))
+
+
+def _claimed(gated: Gated) -> list[ClaimedJob]:
+    """With the limits of which each holds a slot."""
+    jobs = claimed_jobs(gated.taken)
+    if not any(gated.gates.values()):
+        return jobs
+    return [msgspec.structs.replace(job, gates=gated.gates.get(job.id, ())) for job in jobs]

@@ -13,6 +13,7 @@ from foliot.model.lane import TURN
 from foliot.store.admission import FIRST_TURN, Admitted, Round, Turn, Walk, quota
 from foliot.store.sqlite.batches import Rows, Values, execute, load_parts, to_json
 from foliot.store.sqlite.connection import Connections
+from foliot.store.sqlite.ends import has_workflows, tell_ends
 from foliot.store.sqlite.times import store_now
 
 SQL: Final = load_parts("order.sql")
@@ -66,7 +67,11 @@ class SqliteAdmission:
         def run(connection: Connection) -> int:
             now = self._now()
             asked: Values = {"partition": partition, "limit": limit, "now": now}
+            steps: Rows = []
+            if has_workflows(connection, partition):
+                steps = execute(connection, SQL["find_expired_steps"], asked)
             gone = execute(connection, expire, asked)
+            tell_ends(connection, partition, now, steps)
             orders = [(row[0], row[1]) for row in gone if row[1] is not None]
             admit_orders(connection, partition, orders, now)
             return len(gone)

@@ -94,10 +94,11 @@ def traces(outcomes: Sequence[Outcome]) -> str:
 
 
 def _finish(connection: Connection, values: Values, count: int) -> set[str]:
-    insert, delete = SQL["finish_jobs"]
+    insert, tell, delete = SQL["finish_jobs"]
     refused: set[str] = set()
     if connection.execute(insert, values).rowcount != count:
         refused = {row[0] for row in execute(connection, SQL["find_refused_jobs"], values)}
+    connection.execute(tell, values)
     connection.execute(delete, values)
     return refused
 

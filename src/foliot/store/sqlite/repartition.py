@@ -7,7 +7,13 @@ from typing import Any, Final
 
 from foliot.ids import SLOTS, slot_of, slot_of_key
 from foliot.store.operator import Repartitioned, Say
-from foliot.store.repartition import rearrange, refuse_apart, refuse_schedules, taken_twice
+from foliot.store.repartition import (
+    rearrange,
+    refuse_apart,
+    refuse_scattered,
+    refuse_schedules,
+    taken_twice,
+)
 from foliot.store.sqlite.batches import execute, load_parts
 from foliot.store.sqlite.transfer import delete_rows, dump_rows, load_rows
 from foliot.store.tables import PARTED
@@ -19,6 +25,7 @@ def repartition(connection: Connection, partitions: int, say: Say) -> Repartitio
     """Within a transaction."""
     before = int(execute(connection, SQL["count_partitions"], {})[0][0])
     refuse_apart(execute(connection, SQL["list_ordered_keys"], {}), partitions)
+    refuse_scattered(execute(connection, SQL["list_scattered_steps"], {}), partitions)
     if before != partitions:
         keyed = [row[0] for row in execute(connection, SQL["list_keyed_schedules"], {})]
         [(missed,)] = execute(connection, SQL["count_open_gaps"], {})

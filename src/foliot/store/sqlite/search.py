@@ -72,6 +72,7 @@ class SqliteSearch:
     async def standing(self, id: JobId, *, limit: int) -> Standing:
         values: Values = {
             "partition": partition_of(id, self._partitions),
+            "partitions": self._partitions,
             "id": id,
             "limit": limit,
         }

@@ -17,7 +17,7 @@ from foliot.ids import JobId, SessionId
 from foliot.model.session import NewSession, Session
 from foliot.store import rows
 from foliot.store.leasing import Choice, choose_leases
-from foliot.store.port import IDLE, Extended, Load
+from foliot.store.living import IDLE, Extended, Load
 from foliot.store.searching import Record
 from foliot.store.sqlite.audit import write_record
 from foliot.store.sqlite.batches import Rows, Values, execute, load_parts, to_json
@@ -81,14 +81,14 @@ class SqliteSessions:
         return await self._connections.transact(run)
 
     async def prune(self) -> int:
-        find, prune = SQL["prune_sessions"]
+        find, *prune = SQL["prune_sessions"]
 
         def look(connection: Connection) -> Rows | None:
             return None if execute(connection, [find], {"now": self._now()}) else []
 
         def run(connection: Connection) -> Rows:
             values: Values = {"now": self._now(), "partitions": self._all}
-            return execute(connection, [prune], values)
+            return execute(connection, prune, values)
 
         return len(await self._connections.transact(run, look=look))
 

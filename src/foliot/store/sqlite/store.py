@@ -13,22 +13,27 @@ from foliot.ids import Ids
 from foliot.store.migrate import check
 from foliot.store.port import Wake
 from foliot.store.sqlite.audit import SqliteAudit
+from foliot.store.sqlite.breakers import SqliteBreakers
 from foliot.store.sqlite.connection import Connections
 from foliot.store.sqlite.dead import SqliteDead
 from foliot.store.sqlite.definitions import SqliteDefinitions
+from foliot.store.sqlite.events import SqliteEvents
 from foliot.store.sqlite.file import File, explain
 from foliot.store.sqlite.jobs import SqliteJobs
+from foliot.store.sqlite.limits import SqliteLimits
 from foliot.store.sqlite.listen import Ear, Listener
 from foliot.store.sqlite.logs import SqliteLogs
 from foliot.store.sqlite.memory import MemoryTransactions
 from foliot.store.sqlite.migrations import MIGRATIONS, migrate, read_applied, read_partitions
 from foliot.store.sqlite.order import SqliteAdmission
 from foliot.store.sqlite.overview import SqliteOverview
+from foliot.store.sqlite.rollups import SqliteRollups
 from foliot.store.sqlite.schedules import SqliteCalendars, SqliteSchedules
 from foliot.store.sqlite.search import SqliteSearch
 from foliot.store.sqlite.sessions import SqliteLeases, SqliteSessions
 from foliot.store.sqlite.transfer import SqliteTransfer
 from foliot.store.sqlite.upkeep import SqliteQueues, SqliteUpkeep
+from foliot.store.sqlite.workflows import SqliteWorkflows
 
 
 class SqliteStore:
@@ -49,7 +54,12 @@ class SqliteStore:
         self.definitions = SqliteDefinitions(connections, clock)
         self.schedules = SqliteSchedules(connections, clock, partitions=partitions)
         self.calendars = SqliteCalendars(connections, clock)
+        self.limits = SqliteLimits(connections, clock, partitions=partitions)
+        self.breakers = SqliteBreakers(connections, clock, partitions=partitions)
+        self.workflows = SqliteWorkflows(connections, clock, partitions=partitions)
+        self.events = SqliteEvents(connections, clock)
         self.upkeep = SqliteUpkeep(connections, clock, partitions=partitions, schema=schema)
+        self.rollups = SqliteRollups(connections, clock)
         self.overview = SqliteOverview(connections, clock, partitions=partitions)
         self.transfer = SqliteTransfer(connections)
         self._connections = connections

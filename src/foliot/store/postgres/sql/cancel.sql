@@ -11,10 +11,12 @@ WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT id FROM found))
 RETURNING j.id::text, j.state;
 
 -- name: cancel_jobs
+-- Of steps only those whose workflow's row is locked (`:flows`).
 WITH gone AS (
     DELETE FROM foliot.jobs j
     WHERE j.partition = :partition AND j.id = ANY (:ids::uuid[]) AND j.cancel_requested
       AND j.state || '' IN ('scheduled', 'waiting', 'held', 'ready')
+      AND (j.workflow IS NULL OR j.workflow = ANY (:flows::uuid[]))
     RETURNING j.*
 ), kept AS (
     INSERT INTO foliot.history (partition, id, fence, priority, attempt, losses, generation, state,
@@ -25,5 +27,16 @@ WITH gone AS (
            kind, queue, created_at, run_at, claimed_at, coalesce(:now, now()), session, key, workflow,
            'requested', tags, ordering_key, fair_key, schedule, extras, payload
     FROM gone
+), emitted AS (
+    INSERT INTO foliot.outbox (partition, at, number, home, event, subject, namespace, kind, queue, data)
+    SELECT :partition::smallint, coalesce(:now, now()), e.generation, e.id, 'job.cancelled', e.id::text,
+           e.namespace, e.kind, e.queue,
+           jsonb_build_object('attempt', e.attempt, 'reason', 'requested', 'workflow', e.workflow,
+                              'schedule', e.extras::jsonb ->> 'schedule')::text
+    FROM gone e
+    WHERE (SELECT 1 FROM foliot.listeners l WHERE l.event = 'job.cancelled' LIMIT 1) IS NOT NULL
+      AND left(e.kind, 3) <> 'on.'
+      AND ARRAY(SELECT l.kind || ' ' || l.queue FROM foliot.listeners l WHERE l.event = 'job.cancelled')
+          && ARRAY['* *', e.kind || ' *', '* ' || e.queue, e.kind || ' ' || e.queue]
 )
 SELECT id::text FROM gone;

@@ -21,8 +21,8 @@ WHERE j.partition = :partition AND j.namespace = :namespace::text AND j.kind = :
   AND j.state || '' = 'running' AND (j.extras::jsonb ->> 'submission') IS DISTINCT FROM :submission::text;
 
 -- name: change_job
--- Lane, band, rank and state as submit_jobs finds them. What is held because nobody knows its kind stays so, and what is
--- held because its payload does not fit, until that changes. The row was locked by the statement before, so what is
+-- Lane, band, rank and state as submit_jobs finds them. What is held because nobody knows its kind stays so, or with its
+-- workflow, and what is held because its payload does not fit, until that changes. The row was locked by the statement before, so what is
 -- read of it here is what is changed.
 UPDATE foliot.jobs j
 SET queue = n.queue, priority = n.priority, max_attempts = n.max_attempts, run_at = n.due_at,
@@ -71,7 +71,8 @@ FROM (SELECT x.id, x.queue, x.priority, x.max_attempts, x.lane, x.due_at, x.more
                         ELSE o.run_at END AS due_at,
                    :more::jsonb AS more, :moves::boolean AS moves,
                    CASE WHEN :whole::boolean THEN :more::jsonb ->> 'ordering_key' ELSE o.ordering_key END AS ordering_key,
-                   NOT :whole::boolean AND (coalesce(o.hold, '') = 'unknown_kind' OR (
+                   NOT :whole::boolean AND (
+                       coalesce(o.hold, '') IN ('unknown_kind', 'signal', 'paused', 'workflow') OR (
                        coalesce(o.hold, '') = 'unfitting_payload' AND :payload::bytea IS NULL)) AS stuck
             FROM foliot.jobs o
             WHERE o.partition = :partition AND o.id = coalesce(:id::uuid, (

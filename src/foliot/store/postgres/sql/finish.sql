@@ -1,4 +1,9 @@
 -- How an attempt ends. Every write names the fence.
+--
+-- An end is told to those who listen, by the statement that ends the job and wherever else jobs end (events.sql). That
+-- anybody listens is asked once for a batch, in the first condition: where nobody does, no job is looked at for it.
+-- What they have chosen is read once too: a look for each job would be estimated dearer for ten than for one, which has
+-- the statement planned anew at every call (submit.sql).
 
 -- name: lock_jobs
 -- First of all where several statements end jobs in one transaction: each locks its own, and together they would not
@@ -9,7 +14,8 @@ WITH locked AS MATERIALIZED (
 SELECT count(*) FROM locked;
 
 -- name: finish_jobs
--- To history in one move. Returns the ids that were refused: the fence had moved on, or the session lost them.
+-- To history in one move. Returns the ids that were refused: the fence had moved on, or the session lost them, or the
+-- job has become a step of a workflow meanwhile, whose row is not locked: nothing ends a step without that (`:flows`).
 -- By itself it locks no rows beforehand, which every job would pay for. It walks the key, so in the order of the ids;
 -- should a plan walk the table instead and meet a request_cancel crosswise, the one that PostgreSQL ends (40P01) is
 -- run again.
@@ -20,6 +26,7 @@ WITH told AS (
     DELETE FROM foliot.jobs j
     WHERE j.partition = :partition AND j.id = ANY (:ids::uuid[]) AND j.session = :session
       AND j.state || '' = 'running' AND j.fence = ((SELECT fences FROM told) ->> j.id::text)::bigint
+      AND (j.workflow IS NULL OR j.workflow = ANY (:flows::uuid[]))
     RETURNING j.id, j.fence, j.priority, j.attempt, j.losses, j.generation, j.namespace, j.kind, j.queue,
               j.created_at, j.run_at, j.claimed_at, j.session, j.key, j.workflow,
               j.tags, j.ordering_key, j.fair_key, j.schedule, j.extras, j.payload
@@ -37,6 +44,19 @@ WITH told AS (
            queue, created_at, run_at, claimed_at, coalesce(:now, now()), session, key, workflow, reason,
            tags, ordering_key, fair_key, schedule, extras, payload, result
     FROM ended WHERE id IS NOT NULL
+), emitted AS (
+    INSERT INTO foliot.outbox (partition, at, number, home, event, subject, namespace, kind, queue, data)
+    SELECT :partition::smallint, coalesce(:now, now()), e.generation, e.id, 'job.' || e.state, e.id::text,
+           e.namespace, e.kind, e.queue,
+           jsonb_build_object('attempt', e.attempt, 'reason', e.reason, 'workflow', e.workflow,
+                              'schedule', e.extras::jsonb ->> 'schedule')::text
+    FROM ended e
+    WHERE (SELECT 1 FROM foliot.listeners l WHERE l.event IN ('job.succeeded', 'job.cancelled') LIMIT 1) IS NOT NULL
+      AND e.id IS NOT NULL AND left(e.kind, 3) <> 'on.'
+      AND CASE e.state WHEN 'succeeded'
+               THEN ARRAY(SELECT l.kind || ' ' || l.queue FROM foliot.listeners l WHERE l.event = 'job.succeeded')
+               ELSE ARRAY(SELECT l.kind || ' ' || l.queue FROM foliot.listeners l WHERE l.event = 'job.cancelled')
+          END && ARRAY['* *', e.kind || ' *', '* ' || e.queue, e.kind || ' ' || e.queue]
 )
 SELECT named::text FROM ended WHERE id IS NULL;
 
@@ -87,6 +107,7 @@ WITH told AS (
     WHERE j.partition = :partition AND j.id = ANY (:ids::uuid[]) AND j.session = :session
       AND j.state || '' = 'running' AND NOT j.cancel_requested
       AND j.fence = ((SELECT fences FROM told) ->> j.id::text)::bigint
+      AND (j.workflow IS NULL OR j.workflow = ANY (:flows::uuid[]))
     RETURNING j.*
 ), failed AS MATERIALIZED (
     SELECT f.reason AS why, f.error, f.traceback, g.*
@@ -101,15 +122,26 @@ WITH told AS (
     FROM failed WHERE id IS NOT NULL
 ), buried AS (
     INSERT INTO foliot.dead (partition, id, fence, lane, priority, attempt, max_attempts, losses, generation,
-                             outbox, namespace, kind, queue, created_at, run_at, started_at, finished_at,
-                             timeout, session, key, limit_key, workflow, requires, reason,
+                             namespace, kind, queue, created_at, run_at, started_at, finished_at,
+                             timeout, session, key, workflow, requires, reason,
                              tags, ordering_key, fair_key, schedule, extras, payload)
     SELECT :partition::smallint, id, fence, lane, priority, attempt, max_attempts,
            losses + CASE why WHEN 'worker_lost' THEN 1 ELSE 0 END, generation,
-           outbox, namespace, kind, queue, created_at, run_at, claimed_at, coalesce(:now, now()),
-           timeout, session, key, limit_key, workflow, requires, why,
+           namespace, kind, queue, created_at, run_at, claimed_at, coalesce(:now, now()),
+           timeout, session, key, workflow, requires, why,
            tags, ordering_key, fair_key, schedule, extras, payload
     FROM failed WHERE id IS NOT NULL
+), emitted AS (
+    INSERT INTO foliot.outbox (partition, at, number, home, event, subject, namespace, kind, queue, data)
+    SELECT :partition::smallint, coalesce(:now, now()), e.generation, e.id, 'job.dead', e.id::text,
+           e.namespace, e.kind, e.queue,
+           jsonb_build_object('attempt', e.attempt, 'reason', e.why, 'error', e.error, 'workflow', e.workflow,
+                              'schedule', e.extras::jsonb ->> 'schedule')::text
+    FROM failed e
+    WHERE (SELECT 1 FROM foliot.listeners l WHERE l.event = 'job.dead' LIMIT 1) IS NOT NULL
+      AND e.id IS NOT NULL AND left(e.kind, 3) <> 'on.'
+      AND ARRAY(SELECT l.kind || ' ' || l.queue FROM foliot.listeners l WHERE l.event = 'job.dead')
+          && ARRAY['* *', e.kind || ' *', '* ' || e.queue, e.kind || ' ' || e.queue]
 )
 SELECT id::text FROM failed WHERE id IS NOT NULL;
 
@@ -123,6 +155,7 @@ WITH told AS (
     WHERE j.partition = :partition AND j.id = ANY (:ids::uuid[]) AND j.session = :session
       AND j.state || '' = 'running' AND j.cancel_requested
       AND j.fence = ((SELECT fences FROM told) ->> j.id::text)::bigint
+      AND (j.workflow IS NULL OR j.workflow = ANY (:flows::uuid[]))
     RETURNING j.*
 ), failed AS MATERIALIZED (
     SELECT f.reason AS why, f.error, f.traceback, g.*
@@ -144,12 +177,24 @@ WITH told AS (
            kind, queue, created_at, run_at, claimed_at, coalesce(:now, now()), session, key, workflow,
            'requested', tags, ordering_key, fair_key, schedule, extras, payload
     FROM failed WHERE id IS NOT NULL
+), emitted AS (
+    INSERT INTO foliot.outbox (partition, at, number, home, event, subject, namespace, kind, queue, data)
+    SELECT :partition::smallint, coalesce(:now, now()), e.generation, e.id, 'job.cancelled', e.id::text,
+           e.namespace, e.kind, e.queue,
+           jsonb_build_object('attempt', e.attempt, 'reason', 'requested', 'workflow', e.workflow,
+                              'schedule', e.extras::jsonb ->> 'schedule')::text
+    FROM failed e
+    WHERE (SELECT 1 FROM foliot.listeners l WHERE l.event = 'job.cancelled' LIMIT 1) IS NOT NULL
+      AND e.id IS NOT NULL AND left(e.kind, 3) <> 'on.'
+      AND ARRAY(SELECT l.kind || ' ' || l.queue FROM foliot.listeners l WHERE l.event = 'job.cancelled')
+          && ARRAY['* *', e.kind || ' *', '* ' || e.queue, e.kind || ' ' || e.queue]
 )
 SELECT id::text FROM failed WHERE id IS NOT NULL;
 
 -- name: release_jobs
 -- Given back unstarted: the attempt is not counted, the fence stays where it is. With a hold, it waits for
--- somebody who can run it. A job that was asked to end follows in cancel_jobs.
+-- somebody who can run it, or for its workflow: that has begun, in time. A job that was asked to end follows in
+-- cancel_jobs.
 WITH told AS (
     SELECT jsonb_object_agg(r.id, jsonb_build_array(r.fence, r.hold, r.note)) AS facts
     FROM unnest(:ids::uuid[], :fences::bigint[], :holds::text[], :notes::text[]) AS r (id, fence, hold, note)
@@ -158,6 +203,7 @@ UPDATE foliot.jobs j
 SET state = CASE WHEN (SELECT facts FROM told) -> j.id::text ->> 1 IS NULL THEN 'ready' ELSE 'held' END,
     hold = (SELECT facts FROM told) -> j.id::text ->> 1,
     hold_note = (SELECT facts FROM told) -> j.id::text ->> 2,
+    expires_at = CASE WHEN (SELECT facts FROM told) -> j.id::text ->> 1 = 'workflow' THEN NULL ELSE j.expires_at END,
     attempt = j.attempt - 1, session = NULL, claimed_at = NULL, deadline_at = NULL
 WHERE j.partition = :partition AND j.id = ANY (:ids::uuid[]) AND j.session = :session
   AND j.state || '' = 'running' AND j.fence = ((SELECT facts FROM told) -> j.id::text ->> 0)::bigint

@@ -203,6 +203,29 @@ FROM unnest(:triggers::bigint[], :starts::bigint[], :thens::bigint[], :afters::u
 WHERE g.partition = :partition AND g.trigger = ANY (:triggers::bigint[])
   AND g.trigger = f.trigger AND g.from_at = to_timestamp(f.start);
 
+-- name: tell_missed
+-- Of the schedules of each trigger, after the gap's cursor and up to `upper`, those that answer for a time in the gap: each
+-- before it is caught up with for the first time, so once.
+INSERT INTO foliot.outbox (partition, at, number, home, event, subject, namespace, kind, queue, data)
+SELECT :partition::smallint, coalesce(:now, now()), f.start, s.id, 'schedule.missed', s.id::text,
+       s.namespace, s.kind, s.queue,
+       jsonb_build_object('schedule', s.name, 'from', f.first, 'to', f.last, 'misfire', s.misfire)::text
+FROM unnest(:triggers::bigint[], :starts::bigint[], :tos::bigint[], :firsts::text[], :lasts::text[], :cursors::uuid[],
+            :uppers::uuid[])
+    AS f (trigger, start, upto, first, last, cursor, upper)
+CROSS JOIN LATERAL (
+    SELECT * FROM foliot.schedules s
+    WHERE s.partition = :partition AND s.trigger = f.trigger
+      AND s.id > coalesce(f.cursor, '00000000-0000-0000-0000-000000000000'::uuid)
+      AND s.id <= coalesce(f.upper, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
+      AND (s.misfire = 'all') = (:policy::text = 'all') AND s.active_from <= to_timestamp(f.upto)
+      AND (s.active_until IS NULL OR s.active_until >= to_timestamp(f.start))
+) s
+WHERE (SELECT 1 FROM foliot.listeners l WHERE l.event = 'schedule.missed' LIMIT 1) IS NOT NULL
+  AND ARRAY(SELECT l.kind || ' ' || l.queue FROM foliot.listeners l WHERE l.event = 'schedule.missed')
+      && ARRAY['* *', s.kind || ' *', '* ' || s.queue, s.kind || ' ' || s.queue]
+ON CONFLICT DO NOTHING;
+
 -- name: find_overdue_triggers
 SELECT t.partition, t.expression, t.timezone, extract(epoch FROM coalesce(:now, now()) - t.next_fire_at)::float8, t.size
 FROM foliot.triggers t

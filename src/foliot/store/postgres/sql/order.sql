@@ -166,6 +166,7 @@ WITH late AS MATERIALIZED (
     SELECT j.id FROM foliot.jobs j
     WHERE j.partition = :partition AND j.expires_at IS NOT NULL AND j.expires_at <= coalesce(:now, now())
       AND j.state || '' IN ('scheduled', 'waiting', 'held', 'ready')
+      AND (j.workflow IS NULL OR j.id = ANY (:steps::uuid[]))
     ORDER BY j.expires_at LIMIT :limit FOR UPDATE SKIP LOCKED
 ), gone AS (
     DELETE FROM foliot.jobs j
@@ -181,8 +182,26 @@ WITH late AS MATERIALIZED (
            kind, queue, created_at, run_at, claimed_at, coalesce(:now, now()), session, key, workflow,
            'expired', tags, ordering_key, fair_key, schedule, extras, payload
     FROM gone
+), emitted AS (
+    INSERT INTO foliot.outbox (partition, at, number, home, event, subject, namespace, kind, queue, data)
+    SELECT :partition::smallint, coalesce(:now, now()), e.generation, e.id, 'job.cancelled', e.id::text,
+           e.namespace, e.kind, e.queue,
+           jsonb_build_object('attempt', e.attempt, 'reason', 'expired', 'workflow', e.workflow,
+                              'schedule', e.extras::jsonb ->> 'schedule')::text
+    FROM gone e
+    WHERE (SELECT 1 FROM foliot.listeners l WHERE l.event = 'job.cancelled' LIMIT 1) IS NOT NULL
+      AND left(e.kind, 3) <> 'on.'
+      AND ARRAY(SELECT l.kind || ' ' || l.queue FROM foliot.listeners l WHERE l.event = 'job.cancelled')
+          && ARRAY['* *', e.kind || ' *', '* ' || e.queue, e.kind || ' ' || e.queue]
 )
 SELECT namespace, ordering_key FROM gone;
+
+-- name: find_expired_steps
+-- Steps that have run out of time: the rows of their workflows are locked before these are cancelled.
+SELECT j.id::text, j.workflow::text FROM foliot.jobs j
+WHERE j.partition = :partition AND j.expires_at IS NOT NULL AND j.expires_at <= coalesce(:now, now())
+  AND j.state || '' IN ('scheduled', 'waiting', 'held', 'ready') AND j.workflow IS NOT NULL
+ORDER BY j.expires_at LIMIT :limit;
 
 -- name: hold_kinds
 -- What stands at the front of a lane and nobody who lives knows is held, so that it is seen and not looked at again and

@@ -2,8 +2,9 @@
 
 -- name: peek_jobs
 -- Every (partition, lane) with ready jobs, by skip scan; each partition's next due time, which is now if something
--- waits to be looked at; whether jobs wait for an earlier one of their key, and whether any have expired; its next
--- trigger, and whether there are times to catch up with.
+-- waits to be looked at; whether jobs wait for an earlier one of their key, and whether anything has expired; its next
+-- trigger, and whether there are times to catch up with; whether jobs wait for a limit, and whether there are events to
+-- deliver.
 WITH RECURSIVE heads AS (
     (SELECT j.partition, j.lane, j.queue, j.requires FROM foliot.jobs j WHERE j.state = 'ready'
      ORDER BY j.partition, j.lane LIMIT 1)
@@ -15,7 +16,7 @@ WITH RECURSIVE heads AS (
         ORDER BY j.partition, j.lane LIMIT 1
     ) n
 )
-SELECT h.partition, h.lane, h.queue, h.requires, NULL::float8, false, false, NULL::float8, false FROM heads h
+SELECT h.partition, h.lane, h.queue, h.requires, NULL::float8, false, false, NULL::float8, false, false, false FROM heads h
 UNION ALL
 SELECT p.partition::smallint, NULL, NULL, NULL,
        -- Scalars in order, not EXISTS: of that a plan for an empty table would make a walk through all of it.
@@ -31,10 +32,16 @@ SELECT p.partition::smallint, NULL, NULL, NULL,
            AND j.hold IN ('admission', 'order') ORDER BY j.namespace, j.ordering_key LIMIT 1) IS NOT NULL,
        (SELECT 1 FROM foliot.jobs j WHERE j.partition = p.partition AND j.expires_at IS NOT NULL
            AND j.expires_at <= coalesce(:now, now()) AND j.state || '' IN ('scheduled', 'waiting', 'held', 'ready')
-        ORDER BY j.expires_at LIMIT 1) IS NOT NULL,
+        ORDER BY j.expires_at LIMIT 1) IS NOT NULL
+       OR (SELECT 1 FROM foliot.workflows w WHERE w.partition = p.partition AND w.state = 'running'
+              AND w.deadline_at <= coalesce(:now, now()) AND NOT w.cancel_requested
+           ORDER BY w.deadline_at LIMIT 1) IS NOT NULL,
        extract(epoch FROM (SELECT t.next_fire_at FROM foliot.triggers t WHERE t.partition = p.partition
                            ORDER BY t.next_fire_at LIMIT 1) - coalesce(:now, now()))::float8,
-       (SELECT 1 FROM foliot.gaps g WHERE g.partition = p.partition AND NOT g.done ORDER BY g.at LIMIT 1) IS NOT NULL
+       (SELECT 1 FROM foliot.gaps g WHERE g.partition = p.partition AND NOT g.done ORDER BY g.at LIMIT 1) IS NOT NULL,
+       (SELECT 1 FROM foliot.jobs j WHERE j.partition = p.partition AND j.hold = 'limit'
+        ORDER BY j.hold_note LIMIT 1) IS NOT NULL,
+       (SELECT 1 FROM foliot.outbox o WHERE o.partition = p.partition ORDER BY o.at LIMIT 1) IS NOT NULL
 FROM generate_series(0, :partitions::integer - 1) AS p (partition);
 
 -- name: list_running_jobs
@@ -52,35 +59,40 @@ WHERE a.partition = :partition AND a.job = ANY (:ids::uuid[]);
 -- name: get_live_job
 SELECT id::text, kind, state, queue, namespace, priority, attempt, losses, generation, fence, created_at,
        run_at, claimed_at, NULL::timestamptz, session::text, key, hold, cancel_requested, payload, NULL::bytea,
-       tags, ordering_key, fair_key, requires, expires_at, max_attempts, timeout, extras, progress, hold_note
+       tags, ordering_key, fair_key, requires, expires_at, max_attempts, timeout, extras, progress, hold_note,
+       workflow::text
 FROM foliot.jobs WHERE partition = :partition AND id = :id;
 
 -- name: get_recent_job
 -- History is kept by day: the id says when the job was made, so older days need not be looked at.
 SELECT id::text, kind, state, queue, namespace, priority, attempt, losses, generation, fence, created_at,
        run_at, started_at, finished_at, session::text, key, reason, false, payload, result,
-       tags, ordering_key, fair_key, NULL::text[], NULL::timestamptz, NULL::smallint, NULL::real, extras, NULL, NULL
+       tags, ordering_key, fair_key, NULL::text[], NULL::timestamptz, NULL::smallint, NULL::real, extras, NULL, NULL,
+       workflow::text
 FROM foliot.history WHERE partition = :partition AND id = :id AND finished_at >= :since
 ORDER BY generation DESC LIMIT 1;
 
 -- name: get_dead_job
 SELECT id::text, kind, 'dead', queue, namespace, priority, attempt, losses, generation, fence, created_at,
        run_at, started_at, finished_at, session::text, key, reason, false, payload, NULL::bytea,
-       tags, ordering_key, fair_key, requires, NULL::timestamptz, max_attempts, timeout, extras, NULL, NULL
+       tags, ordering_key, fair_key, requires, NULL::timestamptz, max_attempts, timeout, extras, NULL, NULL,
+       workflow::text
 FROM foliot.dead WHERE partition = :partition AND id = :id;
 
 -- name: list_ended_jobs
 -- As above; and the last day in any case, for ids that were made by a clock that is ahead.
 SELECT id::text, kind, state, queue, namespace, priority, attempt, losses, generation, fence, created_at,
        run_at, started_at, finished_at, session::text, key, reason, false, payload, result,
-       tags, ordering_key, fair_key, NULL::text[], NULL::timestamptz, NULL::smallint, NULL::real, extras, NULL, NULL
+       tags, ordering_key, fair_key, NULL::text[], NULL::timestamptz, NULL::smallint, NULL::real, extras, NULL, NULL,
+       workflow::text
 FROM foliot.history
 WHERE partition = :partition AND id = ANY (:ids::uuid[])
   AND finished_at >= least(:since::timestamptz, coalesce(:now, now()) - interval '1 day')
 UNION ALL
 SELECT id::text, kind, 'dead', queue, namespace, priority, attempt, losses, generation, fence, created_at,
        run_at, started_at, finished_at, session::text, key, reason, false, payload, NULL::bytea,
-       tags, ordering_key, fair_key, requires, NULL::timestamptz, max_attempts, timeout, extras, NULL, NULL
+       tags, ordering_key, fair_key, requires, NULL::timestamptz, max_attempts, timeout, extras, NULL, NULL,
+       workflow::text
 FROM foliot.dead WHERE partition = :partition AND id = ANY (:ids::uuid[]);
 
 -- name: list_live_jobs

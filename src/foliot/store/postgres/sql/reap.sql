@@ -48,6 +48,7 @@ WITH candidates AS (
     WHERE j.partition = :partition AND j.state || '' = 'running'
       AND j.id = ANY (ARRAY(SELECT c.id FROM candidates c ORDER BY c.id LIMIT :limit))
       AND (j.session = ANY (:sessions::uuid[]) OR j.deadline_at <= coalesce(:now, now()))
+      AND (j.workflow IS NULL OR j.id = ANY (:steps::uuid[]))
     ORDER BY j.id
     FOR UPDATE OF j SKIP LOCKED
 ), fates AS MATERIALIZED (
@@ -82,13 +83,13 @@ WITH candidates AS (
     SELECT f.why, f.fate, g.* FROM fates f FULL JOIN gone g ON g.id = f.id
 ), buried AS (
     INSERT INTO foliot.dead (partition, id, fence, lane, priority, attempt, max_attempts, losses, generation,
-                             outbox, namespace, kind, queue, created_at, run_at, started_at, finished_at,
-                             timeout, session, key, limit_key, workflow, requires, reason,
+                             namespace, kind, queue, created_at, run_at, started_at, finished_at,
+                             timeout, session, key, workflow, requires, reason,
                              tags, ordering_key, fair_key, schedule, extras, payload)
     SELECT :partition::smallint, id, fence, lane, priority, attempt, max_attempts,
            losses + CASE why WHEN 'lost' THEN 1 ELSE 0 END, generation,
-           outbox, namespace, kind, queue, created_at, run_at, claimed_at, coalesce(:now, now()),
-           timeout, session, key, limit_key, workflow, requires,
+           namespace, kind, queue, created_at, run_at, claimed_at, coalesce(:now, now()),
+           timeout, session, key, workflow, requires,
            CASE why WHEN 'lost' THEN 'worker_lost' ELSE why END,
            tags, ordering_key, fair_key, schedule, extras, payload
     FROM ended WHERE id IS NOT NULL AND fate = 'dead'
@@ -101,5 +102,34 @@ WITH candidates AS (
            kind, queue, created_at, run_at, claimed_at, coalesce(:now, now()), session, key, workflow,
            'requested', tags, ordering_key, fair_key, schedule, extras, payload
     FROM ended WHERE id IS NOT NULL AND fate = 'cancelled'
+), emitted AS (
+    INSERT INTO foliot.outbox (partition, at, number, home, event, subject, namespace, kind, queue, data)
+    SELECT :partition::smallint, coalesce(:now, now()), e.generation, e.id, 'job.' || e.fate, e.id::text,
+           e.namespace, e.kind, e.queue,
+           jsonb_build_object('attempt', e.attempt,
+                              'reason', CASE WHEN e.fate = 'cancelled' THEN 'requested'
+                                             WHEN e.why = 'lost' THEN 'worker_lost' ELSE e.why END,
+                              'error', CASE WHEN e.fate = 'cancelled' THEN NULL
+                                            WHEN e.why = 'lost' THEN 'the session that ran it was lost'
+                                            ELSE 'it ran past its deadline' END,
+                              'workflow', e.workflow, 'schedule', e.extras::jsonb ->> 'schedule')::text
+    FROM ended e
+    WHERE (SELECT 1 FROM foliot.listeners l WHERE l.event IN ('job.dead', 'job.cancelled') LIMIT 1) IS NOT NULL
+      AND e.id IS NOT NULL AND left(e.kind, 3) <> 'on.'
+      AND CASE e.fate WHEN 'dead'
+               THEN ARRAY(SELECT l.kind || ' ' || l.queue FROM foliot.listeners l WHERE l.event = 'job.dead')
+               ELSE ARRAY(SELECT l.kind || ' ' || l.queue FROM foliot.listeners l WHERE l.event = 'job.cancelled')
+          END && ARRAY['* *', e.kind || ' *', '* ' || e.queue, e.kind || ' ' || e.queue]
 )
 SELECT CASE fate WHEN 'ready' THEN why ELSE fate END, count(*) FROM fates GROUP BY 1;
+
+-- name: find_lost_steps
+-- Steps that are to be taken back: the rows of their workflows are locked before.
+SELECT j.id::text, j.workflow::text FROM (
+    (SELECT j.id, j.workflow FROM foliot.jobs j
+     WHERE j.partition = :partition AND j.state = 'running' AND j.session = ANY (:sessions::uuid[])
+       AND j.workflow IS NOT NULL ORDER BY j.id LIMIT :limit)
+    UNION
+    (SELECT j.id, j.workflow FROM foliot.jobs j
+     WHERE j.partition = :partition AND j.state = 'running' AND j.deadline_at IS NOT NULL
+       AND j.deadline_at <= coalesce(:now, now()) AND j.workflow IS NOT NULL LIMIT :limit)) j;

@@ -8,6 +8,12 @@ SELECT set_config('lock_timeout', :milliseconds::text, true);
 SELECT id::text, namespace, kind, key FROM foliot.jobs
 WHERE key IS NOT NULL AND (ordering_key IS NOT NULL OR schedule IS NOT NULL) ORDER BY id;
 
+-- name: list_scattered_steps
+-- Of workflows that run, those that chance has given another slot.
+SELECT s.job::text, s.workflow::text FROM foliot.workflows w
+JOIN foliot.steps s ON s.partition = w.partition AND s.workflow = w.id
+WHERE w.state = 'running' AND substr(s.job::text, 16, 3) <> substr(s.workflow::text, 16, 3) ORDER BY s.job;
+
 -- name: list_keyed_schedules
 SELECT name FROM foliot.schedules
 WHERE key IS NOT NULL OR more::jsonb ->> 'ordering_key' IS NOT NULL ORDER BY name;

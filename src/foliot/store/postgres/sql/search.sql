@@ -35,7 +35,7 @@ CROSS JOIN LATERAL (
             j.fence, j.created_at, j.run_at, j.claimed_at, NULL::timestamptz, j.session::text, j.key, j.hold,
             j.cancel_requested, CASE WHEN :payloads::boolean THEN j.payload ELSE '{}' END, NULL::bytea,
             j.tags, j.ordering_key, j.fair_key, j.requires, j.expires_at, j.max_attempts, j.timeout, j.extras,
-            j.progress, j.hold_note
+            j.progress, j.hold_note, j.workflow::text
      FROM foliot.jobs j
      WHERE j.partition = p.partition AND j.id < :after::uuid AND j.id >= :edge::uuid AND {jobs}
      ORDER BY j.id DESC LIMIT :limit)
@@ -45,7 +45,7 @@ CROSS JOIN LATERAL (
             false, CASE WHEN :payloads::boolean THEN j.payload ELSE '{}' END,
             CASE WHEN :payloads::boolean THEN j.result END,
             j.tags, j.ordering_key, j.fair_key, NULL::text[], NULL::timestamptz, NULL::smallint, NULL::real, j.extras,
-            NULL, NULL
+            NULL, NULL, j.workflow::text
      FROM foliot.history j
      WHERE j.partition = p.partition AND j.id < :after::uuid AND j.id >= :edge::uuid AND {history}
      ORDER BY j.id DESC LIMIT :limit)
@@ -54,7 +54,7 @@ CROSS JOIN LATERAL (
             j.fence, j.created_at, j.run_at, j.started_at, j.finished_at, j.session::text, j.key, j.reason,
             false, CASE WHEN :payloads::boolean THEN j.payload ELSE '{}' END, NULL::bytea,
             j.tags, j.ordering_key, j.fair_key, j.requires, NULL::timestamptz, j.max_attempts, j.timeout, j.extras,
-            NULL, NULL
+            NULL, NULL, j.workflow::text
      FROM foliot.dead j
      WHERE j.partition = p.partition AND j.id < :after::uuid AND j.id >= :edge::uuid AND {dead}
      ORDER BY j.id DESC LIMIT :limit)
@@ -76,18 +76,20 @@ FROM (SELECT FROM generate_series(0, :partitions::integer - 1) AS p (partition)
       ) f LIMIT :limit) AS found;
 
 -- name: count_ahead
--- Ready jobs of its lane that are claimed before it, up to a limit. Rides jobs_ready.
+-- Ready jobs of its lane that are claimed before it, in all partitions, for workers serve all: up to a limit. Rides
+-- jobs_ready.
 WITH mine AS MATERIALIZED (
     SELECT m.lane, m.band, m.rank, m.id FROM foliot.jobs m
     WHERE m.partition = :partition AND m.id = :id AND m.state || '' = 'ready'
 )
 SELECT count(*)::integer
-FROM mine m CROSS JOIN LATERAL (
-    SELECT FROM foliot.jobs r
-    WHERE r.partition = :partition AND r.lane = m.lane AND r.state = 'ready'
-      AND (r.band, r.rank, r.id) < (m.band, m.rank, m.id)
-    LIMIT :limit
-) before;
+FROM (SELECT FROM mine m CROSS JOIN generate_series(0, :partitions::integer - 1) AS p (partition)
+      CROSS JOIN LATERAL (
+          SELECT FROM foliot.jobs r
+          WHERE r.partition = p.partition AND r.lane = m.lane AND r.state = 'ready'
+            AND (r.band, r.rank, r.id) < (m.band, m.rank, m.id)
+          LIMIT :limit
+      ) before LIMIT :limit) ahead;
 
 -- name: list_earlier_jobs
 -- Live jobs of its ordering key that run before it: the one that is active, and those made before it. Rides jobs_active

@@ -40,12 +40,22 @@ SELECT id::text, host, pid, version, queues, kinds, duties, started_at, beat_at,
 FROM foliot.sessions ORDER BY started_at;
 
 -- name: prune_sessions
--- Only when no running row names it: what reaping needs to know stays until it has been used.
-DELETE FROM foliot.sessions s
-WHERE s.expires_at <= coalesce(:now, now())
-  AND NOT EXISTS (SELECT FROM foliot.jobs j WHERE j.partition = ANY (:partitions::smallint[])
-                    AND j.session = s.id AND j.state = 'running')
-RETURNING s.id;
+-- Only when no running row names it: what reaping needs to know stays until it has been used. One that ended in good
+-- order is gone already, so that these were lost. Of sessions it is told in the first partition.
+WITH gone AS (
+    DELETE FROM foliot.sessions s
+    WHERE s.expires_at <= coalesce(:now, now())
+      AND NOT EXISTS (SELECT FROM foliot.jobs j WHERE j.partition = ANY (:partitions::smallint[])
+                        AND j.session = s.id AND j.state = 'running')
+    RETURNING s.id, s.host, s.pid, s.version, s.executing
+), emitted AS (
+    INSERT INTO foliot.outbox (partition, at, number, home, event, subject, namespace, data)
+    SELECT 0, coalesce(:now, now()), 0, '00000000-0000-7000-8000-000000000000', 'worker.lost', e.id::text, 'default',
+           jsonb_build_object('host', e.host, 'pid', e.pid, 'version', e.version, 'jobs', e.executing)::text
+    FROM gone e
+    WHERE (SELECT 1 FROM foliot.listeners l WHERE l.event = 'worker.lost' LIMIT 1) IS NOT NULL
+)
+SELECT g.id FROM gone g;
 
 -- name: list_leases
 -- Who holds what, and how many share. A session lives on for a while in its row after its process has died, but takes

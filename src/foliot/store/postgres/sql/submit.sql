@@ -15,27 +15,32 @@
 -- A delay is counted here, on the store's clock: the sender's may be wrong.
 -- A conflict is the same id sent again, or a live job with the same unique key.
 -- The queue's strategy decides lane, band and rank (model/lane.py); what has to be compared with others before it may
--- run, its turn or its predecessors, is held for admission. `more` is what a plain job does not have, as JSON.
+-- run, its turn or its predecessors, is held for admission; a step of a workflow waits for its parents. `more` is what a
+-- plain job does not have, as JSON.
 -- The strategies are read once for the batch, and OFFSET 0 keeps the planner from writing that read in every place that
 -- uses one. What would be estimated dearer for ten rows than for one (a look-up for each, a set made of an array) would
 -- have the statement planned anew at every call: that cost five times what it does.
 INSERT INTO foliot.jobs (partition, id, lane, rank, band, priority, max_attempts, state, hold, namespace,
                          kind, queue, created_at, run_at, timeout, key, payload,
-                         tags, ordering_key, fair_key, schedule, expires_at, requires, extras)
+                         tags, ordering_key, fair_key, schedule, workflow, expires_at, requires, extras)
 SELECT :partition::smallint, n.id, n.lane | n.strategy,
        CASE n.strategy
             WHEN 3 THEN 0
             WHEN 2 THEN ((extract(epoch FROM n.due_at) + n.priority * (n.ordered ->> 1)::numeric) * 1000000)::bigint
             ELSE (extract(epoch FROM n.due_at) * 1000000)::bigint END,
        CASE n.strategy WHEN 0 THEN n.priority ELSE 0 END, n.priority, n.max_attempts,
-       CASE WHEN n.more ->> 'ordering_key' IS NOT NULL THEN 'held'
+       CASE WHEN n.more ->> 'waits' IS NOT NULL THEN 'waiting'
+            WHEN n.more ->> 'hold' IS NOT NULL OR n.more ->> 'ordering_key' IS NOT NULL THEN 'held'
             WHEN n.due_at > coalesce(:now, now()) THEN 'scheduled'
             WHEN n.strategy = 3 THEN 'held' ELSE 'ready' END,
-       CASE WHEN n.more ->> 'ordering_key' IS NOT NULL THEN 'admission'
+       CASE WHEN n.more ->> 'hold' IS NOT NULL THEN n.more ->> 'hold'
+            WHEN n.more ->> 'ordering_key' IS NOT NULL THEN 'admission'
+            WHEN n.more ->> 'waits' IS NOT NULL THEN NULL
             WHEN n.strategy = 3 AND n.due_at <= coalesce(:now, now()) THEN 'admission' END,
        n.namespace, n.kind, n.queue, coalesce(:now, now()), n.due_at, n.timeout, n.key, n.payload,
        CASE WHEN n.more IS NOT NULL THEN (SELECT m.tags FROM jsonb_to_record(n.more) AS m (tags text[])) END,
        n.more ->> 'ordering_key', n.more ->> 'fair_key', (n.more ->> 'schedule')::uuid,
+       (n.more ->> 'workflow')::uuid,
        coalesce(to_timestamp((n.more ->> 'expires_at')::float8 / 1000000),
                 coalesce(:now, now()) + make_interval(secs => (n.more ->> 'expires_in')::float8)),
        CASE WHEN n.more IS NOT NULL THEN (SELECT m.requires FROM jsonb_to_record(n.more) AS m (requires text[])) END,

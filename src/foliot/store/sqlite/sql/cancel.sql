@@ -18,6 +18,18 @@ SELECT :partition, j.id, j.fence, j.priority, j.attempt, j.losses, j.generation,
 FROM foliot_jobs j
 WHERE j.partition = :partition AND j.id IN (SELECT value FROM json_each(:ids)) AND j.cancel_requested
   AND j.state || '' IN ('scheduled', 'waiting', 'held', 'ready');
+INSERT INTO foliot_outbox (partition, at, number, home, event, subject, namespace, kind, queue, data)
+SELECT :partition, :now, j.generation, j.id, 'job.cancelled', j.id,
+       j.namespace, j.kind, j.queue,
+       json_object('attempt', j.attempt, 'reason', 'requested', 'workflow', j.workflow,
+                   'schedule', json_extract(j.extras, '$.schedule'))
+FROM (SELECT 1 FROM foliot_listeners WHERE event = 'job.cancelled' LIMIT 1)
+CROSS JOIN foliot_jobs j
+WHERE j.partition = :partition AND j.id IN (SELECT value FROM json_each(:ids)) AND j.cancel_requested
+  AND j.state || '' IN ('scheduled', 'waiting', 'held', 'ready')
+  AND substr(j.kind, 1, 3) <> 'on.'
+  AND EXISTS (SELECT 1 FROM foliot_listeners l
+              WHERE l.event = 'job.cancelled' AND l.kind IN ('*', j.kind) AND l.queue IN ('*', j.queue));
 DELETE FROM foliot_jobs
 WHERE partition = :partition AND id IN (SELECT value FROM json_each(:ids)) AND cancel_requested
   AND state || '' IN ('scheduled', 'waiting', 'held', 'ready');

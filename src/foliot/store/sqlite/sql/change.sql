@@ -9,8 +9,8 @@ WHERE partition = :partition AND namespace = :namespace AND kind = :kind AND key
   AND state || '' = 'running' AND json_extract(extras, '$.submission') IS NOT :submission;
 
 -- name: change_job
--- Lane, band, rank and state as submit_jobs finds them. What is held because nobody knows its kind stays so, and what is
--- held because its payload does not fit, until that changes.
+-- Lane, band, rank and state as submit_jobs finds them. What is held because nobody knows its kind stays so, or with its
+-- workflow, and what is held because its payload does not fit, until that changes.
 UPDATE foliot_jobs
 SET queue = n.queue, priority = n.priority, max_attempts = n.max_attempts, run_at = n.due_at,
     attempt = CASE WHEN :whole THEN 0 ELSE foliot_jobs.attempt END,
@@ -50,7 +50,8 @@ FROM (SELECT x.id, x.queue, x.priority, x.max_attempts, x.lane, x.due_at, x.orde
                    CASE WHEN :retime THEN coalesce(:run_at, :now + CAST(:delay * 1000000 AS INTEGER), :now)
                         ELSE o.run_at END AS due_at,
                    CASE WHEN :whole THEN json_extract(:more, '$.ordering_key') ELSE o.ordering_key END AS ordering_key,
-                   NOT :whole AND (coalesce(o.hold, '') = 'unknown_kind' OR (
+                   NOT :whole AND (
+                       coalesce(o.hold, '') IN ('unknown_kind', 'signal', 'paused', 'workflow') OR (
                        coalesce(o.hold, '') = 'unfitting_payload' AND :payload IS NULL)) AS stuck
             FROM foliot_jobs o
             WHERE o.partition = :partition AND o.id = coalesce(:id, (

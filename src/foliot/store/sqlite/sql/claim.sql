@@ -13,21 +13,24 @@ WHERE EXISTS (SELECT 1 FROM foliot_jobs r
 -- The front of one lane, up to its quota; there is no LATERAL here, so each lane is claimed by itself. First what the
 -- worker needs to know, in order, then the claim of the same rows. Large payloads are only counted; list_payloads reads
 -- them.
+-- When it was due is told where its id does not say so: after a delay or a retry, and of a run that was made up for,
+-- whose id has the time that its schedule named.
 SELECT json_group_array(json_array(r.id, r.fence, r.kind, r.payload, r.attempt, r.max_attempts, r.losses,
                                    r.timeout, r.linked, r.lane, r.priority, r.more || '')),
        count(*) - count(r.payload)
 FROM (SELECT j.id, j.fence + 1 AS fence, j.kind,
              CASE WHEN length(j.payload) <= :small THEN hex(j.payload) END AS payload,
              j.attempt + 1 AS attempt, j.max_attempts, j.losses, j.timeout,
-             coalesce(j.ordering_key, j.limit_key, j.workflow) IS NOT NULL OR j.outbox AS linked,
+             coalesce(j.ordering_key, j.workflow) IS NOT NULL AS linked,
              j.lane, j.priority,
-             CASE WHEN coalesce(j.key, j.tags, j.ordering_key, j.fair_key, j.extras) IS NOT NULL
+             CASE WHEN coalesce(j.key, j.tags, j.ordering_key, j.fair_key, j.workflow, j.extras) IS NOT NULL
                        OR j.namespace <> 'default' OR j.run_at <> j.created_at
                   -- The patch leaves out what is NULL.
                   THEN json_patch('{}', json_object(
                       'namespace', j.namespace, 'key', j.key, 'tags', json(j.tags), 'ordering_key',
-                      j.ordering_key, 'fair_key', j.fair_key, 'extras', json(j.extras),
-                      'run_at', nullif(j.run_at, j.created_at))) END AS more
+                      j.ordering_key, 'fair_key', j.fair_key, 'workflow', j.workflow, 'extras', json(j.extras),
+                      'run_at', CASE WHEN j.run_at <> j.created_at OR instr(j.extras, '"nominal":')
+                                     THEN j.run_at END)) END AS more
       FROM foliot_jobs j
       WHERE j.partition = :partition AND j.lane = :lane AND j.state = 'ready'
         AND (j.expires_at IS NULL OR j.expires_at > :now)
@@ -36,8 +39,8 @@ FROM (SELECT j.id, j.fence + 1 AS fence, j.kind,
       ORDER BY j.band, j.rank, j.id
       LIMIT :quota) r;
 UPDATE foliot_jobs
-SET state = 'running', session = :session, fence = fence + 1, attempt = attempt + 1, claimed_at = :now,
-    deadline_at = :now + CAST((timeout + :grace) * 1000000 AS INTEGER)
+SET state = 'running', hold_note = NULL, session = :session, fence = fence + 1, attempt = attempt + 1,
+    claimed_at = :now, deadline_at = :now + CAST((timeout + :grace) * 1000000 AS INTEGER)
 WHERE rowid IN (
     SELECT j.rowid FROM foliot_jobs j
     WHERE j.partition = :partition AND j.lane = :lane AND j.state = 'ready'

@@ -1,7 +1,10 @@
 -- How an attempt ends. Every write names the fence.
+--
+-- An end is told to those who listen, by the statement that ends the job and wherever else jobs end (events.sql). Those
+-- who listen come first in the join: where there are none, no job is looked at for it.
 
 -- name: finish_jobs
--- To history in one move. Both parts change the same rows; if they are fewer than were named, find_refused_jobs says
+-- To history in one move. All parts are about the same rows; if they are fewer than were named, find_refused_jobs says
 -- in between which were not.
 INSERT INTO foliot_history (partition, id, fence, priority, attempt, losses, generation, state,
                             namespace, kind, queue, created_at, run_at, started_at, finished_at,
@@ -15,6 +18,19 @@ SELECT j.partition, j.id, j.fence, j.priority, j.attempt, j.losses, j.generation
 FROM json_each(:outcomes) d CROSS JOIN foliot_jobs j
 WHERE j.partition = :partition AND j.id = json_extract(d.value, '$[0]')
   AND j.fence = json_extract(d.value, '$[1]') AND j.session = :session AND j.state || '' = 'running';
+INSERT INTO foliot_outbox (partition, at, number, home, event, subject, namespace, kind, queue, data)
+SELECT :partition, :now, j.generation, j.id, 'job.' || json_extract(d.value, '$[2]'), j.id,
+       j.namespace, j.kind, j.queue,
+       json_object('attempt', j.attempt, 'reason', json_extract(d.value, '$[3]'), 'workflow', j.workflow,
+                   'schedule', json_extract(j.extras, '$.schedule'))
+FROM (SELECT 1 FROM foliot_listeners WHERE event IN ('job.succeeded', 'job.cancelled') LIMIT 1)
+CROSS JOIN json_each(:outcomes) d CROSS JOIN foliot_jobs j
+WHERE j.partition = :partition AND j.id = json_extract(d.value, '$[0]')
+  AND j.fence = json_extract(d.value, '$[1]') AND j.session = :session AND j.state || '' = 'running'
+  AND substr(j.kind, 1, 3) <> 'on.'
+  AND EXISTS (SELECT 1 FROM foliot_listeners l
+              WHERE l.event = 'job.' || json_extract(d.value, '$[2]')
+                AND l.kind IN ('*', j.kind) AND l.queue IN ('*', j.queue));
 DELETE FROM foliot_jobs
 WHERE rowid IN (
     SELECT j.rowid FROM json_each(:outcomes) d CROSS JOIN foliot_jobs j
@@ -65,18 +81,32 @@ RETURNING id;
 -- name: bury_jobs
 -- The last attempt failed: to the dead-letter queue.
 INSERT INTO foliot_dead (partition, id, fence, lane, priority, attempt, max_attempts, losses, generation,
-                         outbox, namespace, kind, queue, created_at, run_at, started_at, finished_at,
-                         timeout, session, key, limit_key, workflow, requires, reason,
+                         namespace, kind, queue, created_at, run_at, started_at, finished_at,
+                         timeout, session, key, workflow, requires, reason,
                          tags, ordering_key, fair_key, schedule, extras, payload)
 SELECT :partition, j.id, j.fence, j.lane, j.priority, j.attempt, j.max_attempts,
        j.losses + (json_extract(f.value, '$[2]') = 'worker_lost'), j.generation,
-       j.outbox, j.namespace, j.kind, j.queue, j.created_at, j.run_at, j.claimed_at, :now,
-       j.timeout, j.session, j.key, j.limit_key, j.workflow, j.requires, json_extract(f.value, '$[2]'),
+       j.namespace, j.kind, j.queue, j.created_at, j.run_at, j.claimed_at, :now,
+       j.timeout, j.session, j.key, j.workflow, j.requires, json_extract(f.value, '$[2]'),
        j.tags, j.ordering_key, j.fair_key, j.schedule, j.extras, j.payload
 FROM json_each(:outcomes) f CROSS JOIN foliot_jobs j
 WHERE j.partition = :partition AND j.id = json_extract(f.value, '$[0]')
   AND j.fence = json_extract(f.value, '$[1]') AND j.session = :session AND j.state || '' = 'running'
   AND NOT j.cancel_requested;
+INSERT INTO foliot_outbox (partition, at, number, home, event, subject, namespace, kind, queue, data)
+SELECT :partition, :now, j.generation, j.id, 'job.dead', j.id,
+       j.namespace, j.kind, j.queue,
+       json_object('attempt', j.attempt, 'reason', json_extract(f.value, '$[2]'),
+                   'error', json_extract(f.value, '$[3]'), 'workflow', j.workflow,
+                   'schedule', json_extract(j.extras, '$.schedule'))
+FROM (SELECT 1 FROM foliot_listeners WHERE event = 'job.dead' LIMIT 1)
+CROSS JOIN json_each(:outcomes) f CROSS JOIN foliot_jobs j
+WHERE j.partition = :partition AND j.id = json_extract(f.value, '$[0]')
+  AND j.fence = json_extract(f.value, '$[1]') AND j.session = :session AND j.state || '' = 'running'
+  AND NOT j.cancel_requested
+  AND substr(j.kind, 1, 3) <> 'on.'
+  AND EXISTS (SELECT 1 FROM foliot_listeners l
+              WHERE l.event = 'job.dead' AND l.kind IN ('*', j.kind) AND l.queue IN ('*', j.queue));
 DELETE FROM foliot_jobs
 WHERE rowid IN (
     SELECT j.rowid FROM json_each(:outcomes) f CROSS JOIN foliot_jobs j
@@ -98,6 +128,19 @@ FROM json_each(:outcomes) f CROSS JOIN foliot_jobs j
 WHERE j.partition = :partition AND j.id = json_extract(f.value, '$[0]')
   AND j.fence = json_extract(f.value, '$[1]') AND j.session = :session AND j.state || '' = 'running'
   AND j.cancel_requested;
+INSERT INTO foliot_outbox (partition, at, number, home, event, subject, namespace, kind, queue, data)
+SELECT :partition, :now, j.generation, j.id, 'job.cancelled', j.id,
+       j.namespace, j.kind, j.queue,
+       json_object('attempt', j.attempt, 'reason', 'requested', 'workflow', j.workflow,
+                   'schedule', json_extract(j.extras, '$.schedule'))
+FROM (SELECT 1 FROM foliot_listeners WHERE event = 'job.cancelled' LIMIT 1)
+CROSS JOIN json_each(:outcomes) f CROSS JOIN foliot_jobs j
+WHERE j.partition = :partition AND j.id = json_extract(f.value, '$[0]')
+  AND j.fence = json_extract(f.value, '$[1]') AND j.session = :session AND j.state || '' = 'running'
+  AND j.cancel_requested
+  AND substr(j.kind, 1, 3) <> 'on.'
+  AND EXISTS (SELECT 1 FROM foliot_listeners l
+              WHERE l.event = 'job.cancelled' AND l.kind IN ('*', j.kind) AND l.queue IN ('*', j.queue));
 DELETE FROM foliot_jobs
 WHERE rowid IN (
     SELECT j.rowid FROM json_each(:outcomes) f CROSS JOIN foliot_jobs j
@@ -108,7 +151,8 @@ RETURNING id;
 
 -- name: release_jobs
 -- Given back unstarted: the attempt is not counted, the fence stays where it is. With a hold, it waits for
--- somebody who can run it. A job that was asked to end follows in cancel_jobs.
+-- somebody who can run it, or for its workflow: that has begun, in time. A job that was asked to end follows in
+-- cancel_jobs.
 WITH released AS MATERIALIZED (
     SELECT j.rowid AS place, json_extract(o.value, '$[2]') AS why, json_extract(o.value, '$[3]') AS note
     FROM json_each(:outcomes) o CROSS JOIN foliot_jobs j
@@ -117,6 +161,7 @@ WITH released AS MATERIALIZED (
 )
 UPDATE foliot_jobs
 SET state = CASE WHEN r.why IS NULL THEN 'ready' ELSE 'held' END, hold = r.why,
+    expires_at = CASE WHEN r.why = 'workflow' THEN NULL ELSE expires_at END,
     hold_note = r.note, attempt = attempt - 1, session = NULL, claimed_at = NULL, deadline_at = NULL
 FROM released r
 WHERE foliot_jobs.rowid = r.place

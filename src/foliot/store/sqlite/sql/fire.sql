@@ -147,6 +147,24 @@ ORDER BY g.at, g.trigger;
 UPDATE foliot_gaps SET nominal = :then * 1000000, cursor = :after, done = :then IS NULL
 WHERE partition = :partition AND trigger = :trigger AND from_at = :start * 1000000;
 
+-- name: tell_missed
+-- Of the schedules of each trigger, after the gap's cursor and up to `upper`, those that answer for a time in the gap: each
+-- before it is caught up with for the first time, so once. Rows of [trigger, start, to, first, last, cursor, upper].
+INSERT INTO foliot_outbox (partition, at, number, home, event, subject, namespace, kind, queue, data)
+SELECT :partition, :now, json_extract(f.value, '$[1]'), s.id, 'schedule.missed', s.id, s.namespace, s.kind, s.queue,
+       json_object('schedule', s.name, 'from', json_extract(f.value, '$[3]'), 'to', json_extract(f.value, '$[4]'),
+                   'misfire', s.misfire)
+FROM (SELECT 1 FROM foliot_listeners WHERE event = 'schedule.missed' LIMIT 1)
+CROSS JOIN json_each(:gaps) f
+CROSS JOIN foliot_schedules s
+    ON s.partition = :partition AND s.trigger = json_extract(f.value, '$[0]')
+   AND s.id > coalesce(json_extract(f.value, '$[5]'), '') AND s.id <= coalesce(json_extract(f.value, '$[6]'), 'g')
+WHERE (s.misfire = 'all') = (:policy = 'all') AND s.active_from <= json_extract(f.value, '$[2]') * 1000000
+  AND (s.active_until IS NULL OR s.active_until >= json_extract(f.value, '$[1]') * 1000000)
+  AND EXISTS (SELECT 1 FROM foliot_listeners l
+              WHERE l.event = 'schedule.missed' AND l.kind IN ('*', s.kind) AND l.queue IN ('*', s.queue))
+ON CONFLICT DO NOTHING;
+
 -- name: find_overdue_triggers
 SELECT t.partition, t.expression, t.timezone, (:now - t.next_fire_at) / 1000000.0, t.size
 FROM foliot_triggers t

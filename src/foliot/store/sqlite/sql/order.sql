@@ -154,6 +154,21 @@ FROM foliot_jobs j
 WHERE j.partition = :partition AND j.expires_at IS NOT NULL AND j.expires_at <= :now
   AND j.state || '' IN ('scheduled', 'waiting', 'held', 'ready')
 ORDER BY j.expires_at, j.rowid LIMIT :limit;
+INSERT INTO foliot_outbox (partition, at, number, home, event, subject, namespace, kind, queue, data)
+SELECT :partition, :now, j.generation, j.id, 'job.cancelled', j.id,
+       j.namespace, j.kind, j.queue,
+       json_object('attempt', j.attempt, 'reason', 'expired', 'workflow', j.workflow,
+                   'schedule', json_extract(j.extras, '$.schedule'))
+FROM (SELECT 1 FROM foliot_listeners WHERE event = 'job.cancelled' LIMIT 1)
+CROSS JOIN foliot_jobs j
+WHERE j.rowid IN (
+    SELECT j.rowid FROM foliot_jobs j
+    WHERE j.partition = :partition AND j.expires_at IS NOT NULL AND j.expires_at <= :now
+      AND j.state || '' IN ('scheduled', 'waiting', 'held', 'ready')
+    ORDER BY j.expires_at, j.rowid LIMIT :limit)
+  AND substr(j.kind, 1, 3) <> 'on.'
+  AND EXISTS (SELECT 1 FROM foliot_listeners l
+              WHERE l.event = 'job.cancelled' AND l.kind IN ('*', j.kind) AND l.queue IN ('*', j.queue));
 DELETE FROM foliot_jobs
 WHERE rowid IN (
     SELECT j.rowid FROM foliot_jobs j
@@ -161,6 +176,15 @@ WHERE rowid IN (
       AND j.state || '' IN ('scheduled', 'waiting', 'held', 'ready')
     ORDER BY j.expires_at, j.rowid LIMIT :limit)
 RETURNING namespace, ordering_key;
+
+-- name: find_expired_steps
+-- Those of them that are steps.
+SELECT l.id, l.workflow
+FROM (SELECT j.id, j.workflow FROM foliot_jobs j
+      WHERE j.partition = :partition AND j.expires_at IS NOT NULL AND j.expires_at <= :now
+        AND j.state || '' IN ('scheduled', 'waiting', 'held', 'ready')
+      ORDER BY j.expires_at, j.rowid LIMIT :limit) l
+WHERE l.workflow IS NOT NULL;
 
 -- name: hold_kinds
 -- What stands at the front of a lane and nobody who lives knows is held, so that it is seen and not looked at again and

@@ -2,8 +2,9 @@
 
 -- name: peek_jobs
 -- Every (partition, lane) with ready jobs, by skip scan in two steps as above; each partition's next due time, which is
--- now if something waits to be looked at; whether jobs wait for an earlier one of their key, and whether any have
--- expired; its next trigger, and whether there are times to catch up with.
+-- now if something waits to be looked at; whether jobs wait for an earlier one of their key, and whether anything
+-- has expired; its next trigger, whether there are times to catch up with; whether jobs wait for a limit, and whether
+-- there are events to deliver.
 WITH RECURSIVE heads (partition, lane, place) AS (
     SELECT * FROM (SELECT j.partition, j.lane, j.rowid FROM foliot_jobs j
                    WHERE j.state = 'ready' ORDER BY j.partition, j.lane LIMIT 1)
@@ -15,7 +16,7 @@ WITH RECURSIVE heads (partition, lane, place) AS (
         (SELECT j.rowid FROM foliot_jobs j
          WHERE j.state = 'ready' AND j.partition > h.partition ORDER BY j.partition, j.lane LIMIT 1))
 )
-SELECT h.partition, h.lane, j.queue, j.requires, NULL, 0, 0, NULL, 0
+SELECT h.partition, h.lane, j.queue, j.requires, NULL, 0, 0, NULL, 0, 0, 0
 FROM heads h CROSS JOIN foliot_jobs j ON j.rowid = h.place
 UNION ALL
 SELECT p.value, NULL, NULL, NULL,
@@ -29,10 +30,14 @@ SELECT p.value, NULL, NULL, NULL,
        EXISTS (SELECT 1 FROM foliot_jobs j WHERE j.partition = p.value AND j.ordering_key IS NOT NULL
                   AND j.hold IN ('admission', 'order')),
        EXISTS (SELECT 1 FROM foliot_jobs j WHERE j.partition = p.value AND j.expires_at IS NOT NULL
-                  AND j.expires_at <= :now AND j.state || '' IN ('scheduled', 'waiting', 'held', 'ready')),
+                  AND j.expires_at <= :now AND j.state || '' IN ('scheduled', 'waiting', 'held', 'ready'))
+       OR EXISTS (SELECT 1 FROM foliot_workflows w WHERE w.partition = p.value AND w.state = 'running'
+                     AND w.deadline_at IS NOT NULL AND w.deadline_at <= :now AND NOT w.cancel_requested),
        ((SELECT t.next_fire_at FROM foliot_triggers t WHERE t.partition = p.value
          ORDER BY t.next_fire_at LIMIT 1) - :now) / 1000000.0,
-       EXISTS (SELECT 1 FROM foliot_gaps g WHERE g.partition = p.value AND NOT g.done)
+       EXISTS (SELECT 1 FROM foliot_gaps g WHERE g.partition = p.value AND NOT g.done),
+       EXISTS (SELECT 1 FROM foliot_jobs j WHERE j.partition = p.value AND j.hold = 'limit'),
+       EXISTS (SELECT 1 FROM foliot_outbox o WHERE o.partition = p.value)
 FROM json_each(:partitions) p;
 
 -- name: list_running_jobs
@@ -53,32 +58,37 @@ WHERE EXISTS (SELECT 1 FROM foliot_history h WHERE h.partition = :partition
 -- name: get_live_job
 SELECT id, kind, state, queue, namespace, priority, attempt, losses, generation, fence, created_at,
        run_at, claimed_at, NULL, session, key, hold, cancel_requested, payload, NULL,
-       tags, ordering_key, fair_key, requires, expires_at, max_attempts, timeout, extras, progress, hold_note
+       tags, ordering_key, fair_key, requires, expires_at, max_attempts, timeout, extras, progress, hold_note,
+       workflow
 FROM foliot_jobs WHERE partition = :partition AND id = :id;
 
 -- name: get_recent_job
 -- History is one table here: the index finds the job however old it is.
 SELECT id, kind, state, queue, namespace, priority, attempt, losses, generation, fence, created_at,
        run_at, started_at, finished_at, session, key, reason, 0, payload, result,
-       tags, ordering_key, fair_key, NULL, NULL, NULL, NULL, extras, NULL, NULL
+       tags, ordering_key, fair_key, NULL, NULL, NULL, NULL, extras, NULL, NULL,
+       workflow
 FROM foliot_history WHERE partition = :partition AND id = :id
 ORDER BY generation DESC LIMIT 1;
 
 -- name: get_dead_job
 SELECT id, kind, 'dead', queue, namespace, priority, attempt, losses, generation, fence, created_at,
        run_at, started_at, finished_at, session, key, reason, 0, payload, NULL,
-       tags, ordering_key, fair_key, requires, NULL, max_attempts, timeout, extras, NULL, NULL
+       tags, ordering_key, fair_key, requires, NULL, max_attempts, timeout, extras, NULL, NULL,
+       workflow
 FROM foliot_dead WHERE partition = :partition AND id = :id;
 
 -- name: list_ended_jobs
 SELECT id, kind, state, queue, namespace, priority, attempt, losses, generation, fence, created_at,
        run_at, started_at, finished_at, session, key, reason, 0, payload, result,
-       tags, ordering_key, fair_key, NULL, NULL, NULL, NULL, extras, NULL, NULL
+       tags, ordering_key, fair_key, NULL, NULL, NULL, NULL, extras, NULL, NULL,
+       workflow
 FROM foliot_history WHERE partition = :partition AND id IN (SELECT value FROM json_each(:ids))
 UNION ALL
 SELECT id, kind, 'dead', queue, namespace, priority, attempt, losses, generation, fence, created_at,
        run_at, started_at, finished_at, session, key, reason, 0, payload, NULL,
-       tags, ordering_key, fair_key, requires, NULL, max_attempts, timeout, extras, NULL, NULL
+       tags, ordering_key, fair_key, requires, NULL, max_attempts, timeout, extras, NULL, NULL,
+       workflow
 FROM foliot_dead WHERE partition = :partition AND id IN (SELECT value FROM json_each(:ids));
 
 -- name: list_live_jobs

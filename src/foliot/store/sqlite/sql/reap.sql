@@ -81,13 +81,13 @@ SELECT :partition, j.id, j.fence, j.attempt, CASE f.why WHEN 'timed_out' THEN f.
        j.session, (SELECT s.host || ':' || s.pid FROM foliot_sessions s WHERE s.id = j.session), j.claimed_at, :now
 FROM foliot_fates f CROSS JOIN foliot_jobs j ON j.rowid = f.place;
 INSERT INTO foliot_dead (partition, id, fence, lane, priority, attempt, max_attempts, losses, generation,
-                         outbox, namespace, kind, queue, created_at, run_at, started_at, finished_at,
-                         timeout, session, key, limit_key, workflow, requires, reason,
+                         namespace, kind, queue, created_at, run_at, started_at, finished_at,
+                         timeout, session, key, workflow, requires, reason,
                          tags, ordering_key, fair_key, schedule, extras, payload)
 SELECT :partition, j.id, j.fence, j.lane, j.priority, j.attempt, j.max_attempts,
        j.losses + CASE f.why WHEN 'lost' THEN 1 ELSE 0 END, j.generation,
-       j.outbox, j.namespace, j.kind, j.queue, j.created_at, j.run_at, j.claimed_at, :now,
-       j.timeout, j.session, j.key, j.limit_key, j.workflow, j.requires,
+       j.namespace, j.kind, j.queue, j.created_at, j.run_at, j.claimed_at, :now,
+       j.timeout, j.session, j.key, j.workflow, j.requires,
        CASE f.why WHEN 'lost' THEN 'worker_lost' ELSE f.why END,
        j.tags, j.ordering_key, j.fair_key, j.schedule, j.extras, j.payload
 FROM foliot_fates f CROSS JOIN foliot_jobs j ON j.rowid = f.place
@@ -101,6 +101,22 @@ SELECT :partition, j.id, j.fence, j.priority, j.attempt, j.losses, j.generation,
        'requested', j.tags, j.ordering_key, j.fair_key, j.schedule, j.extras, j.payload
 FROM foliot_fates f CROSS JOIN foliot_jobs j ON j.rowid = f.place
 WHERE f.fate = 'cancelled';
+INSERT INTO foliot_outbox (partition, at, number, home, event, subject, namespace, kind, queue, data)
+SELECT :partition, :now, j.generation, j.id, 'job.' || f.fate, j.id,
+       j.namespace, j.kind, j.queue,
+       json_object('attempt', j.attempt,
+                   'reason', CASE WHEN f.fate = 'cancelled' THEN 'requested'
+                                  WHEN f.why = 'lost' THEN 'worker_lost' ELSE f.why END,
+                   'error', CASE WHEN f.fate = 'cancelled' THEN NULL
+                                 WHEN f.why = 'lost' THEN 'the session that ran it was lost'
+                                 ELSE 'it ran past its deadline' END,
+                   'workflow', j.workflow, 'schedule', json_extract(j.extras, '$.schedule'))
+FROM (SELECT 1 FROM foliot_listeners WHERE event IN ('job.dead', 'job.cancelled') LIMIT 1)
+CROSS JOIN foliot_fates f CROSS JOIN foliot_jobs j ON j.rowid = f.place
+WHERE f.fate <> 'ready'
+  AND substr(j.kind, 1, 3) <> 'on.'
+  AND EXISTS (SELECT 1 FROM foliot_listeners l
+              WHERE l.event = 'job.' || f.fate AND l.kind IN ('*', j.kind) AND l.queue IN ('*', j.queue));
 DELETE FROM foliot_jobs
 WHERE rowid IN (SELECT f.place FROM foliot_fates f WHERE f.fate <> 'ready') AND state || '' = 'running';
 UPDATE foliot_jobs
@@ -110,3 +126,8 @@ SET state = 'ready', session = NULL, claimed_at = NULL, deadline_at = NULL, prog
 FROM foliot_fates f
 WHERE foliot_jobs.rowid = f.place AND f.fate = 'ready' AND foliot_jobs.state || '' = 'running';
 SELECT CASE fate WHEN 'ready' THEN why ELSE fate END, count(*) FROM foliot_fates GROUP BY 1;
+
+-- name: find_lost_steps
+-- Steps that are to be taken back, once that is decided: what becomes of them concerns their workflows.
+SELECT j.id, j.workflow FROM foliot_fates f CROSS JOIN foliot_jobs j ON j.rowid = f.place
+WHERE j.workflow IS NOT NULL;

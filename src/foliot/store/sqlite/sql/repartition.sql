@@ -4,6 +4,12 @@
 SELECT id, namespace, kind, key FROM foliot_jobs
 WHERE key IS NOT NULL AND (ordering_key IS NOT NULL OR schedule IS NOT NULL) ORDER BY id;
 
+-- name: list_scattered_steps
+-- Of workflows that run, those that chance has given another slot.
+SELECT s.job, s.workflow FROM foliot_workflows w
+JOIN foliot_steps s ON s.partition = w.partition AND s.workflow = w.id
+WHERE w.state = 'running' AND substr(s.job, 16, 3) <> substr(s.workflow, 16, 3) ORDER BY s.job;
+
 -- name: list_keyed_schedules
 SELECT name FROM foliot_schedules
 WHERE key IS NOT NULL OR json_extract(more, '$.ordering_key') IS NOT NULL ORDER BY name;

@@ -23,7 +23,7 @@ SELECT * FROM (
            j.created_at, j.run_at, j.claimed_at, NULL, j.session, j.key, j.hold, j.cancel_requested,
            CASE WHEN :payloads THEN j.payload ELSE x'7b7d' END, NULL,
            j.tags, j.ordering_key, j.fair_key, j.requires, j.expires_at, j.max_attempts, j.timeout, j.extras,
-           j.progress, j.hold_note
+           j.progress, j.hold_note, j.workflow
     FROM foliot_jobs j
     WHERE j.partition = :partition AND j.id < :after AND j.id >= :edge AND {jobs}
     ORDER BY j.id DESC LIMIT :limit)
@@ -32,7 +32,8 @@ SELECT * FROM (
     SELECT j.id, j.kind, j.state, j.queue, j.namespace, j.priority, j.attempt, j.losses, j.generation, j.fence,
            j.created_at, j.run_at, j.started_at, j.finished_at, j.session, j.key, j.reason, 0,
            CASE WHEN :payloads THEN j.payload ELSE x'7b7d' END, CASE WHEN :payloads THEN j.result END,
-           j.tags, j.ordering_key, j.fair_key, NULL, NULL, NULL, NULL, j.extras, NULL, NULL
+           j.tags, j.ordering_key, j.fair_key, NULL, NULL, NULL, NULL, j.extras, NULL, NULL,
+           j.workflow
     FROM foliot_history j
     WHERE j.partition = :partition AND j.id < :after AND j.id >= :edge AND {history}
     ORDER BY j.id DESC LIMIT :limit)
@@ -41,7 +42,8 @@ SELECT * FROM (
     SELECT j.id, j.kind, 'dead', j.queue, j.namespace, j.priority, j.attempt, j.losses, j.generation, j.fence,
            j.created_at, j.run_at, j.started_at, j.finished_at, j.session, j.key, j.reason, 0,
            CASE WHEN :payloads THEN j.payload ELSE x'7b7d' END, NULL,
-           j.tags, j.ordering_key, j.fair_key, j.requires, NULL, j.max_attempts, j.timeout, j.extras, NULL, NULL
+           j.tags, j.ordering_key, j.fair_key, j.requires, NULL, j.max_attempts, j.timeout, j.extras, NULL, NULL,
+           j.workflow
     FROM foliot_dead j
     WHERE j.partition = :partition AND j.id < :after AND j.id >= :edge AND {dead}
     ORDER BY j.id DESC LIMIT :limit);
@@ -55,11 +57,15 @@ SELECT (SELECT count(*) FROM (SELECT 1 FROM foliot_jobs j
             WHERE j.partition = :partition AND j.id < :after AND j.id >= :edge AND {dead} LIMIT :limit));
 
 -- name: count_ahead
--- Ready jobs of its lane that are claimed before it, up to a limit. Rides foliot_jobs_ready.
+-- Ready jobs of its lane that are claimed before it, in all partitions, for workers serve all: up to a limit. Rides
+-- foliot_jobs_ready.
+WITH RECURSIVE p (partition) AS (
+    VALUES (0) UNION ALL SELECT p.partition + 1 FROM p WHERE p.partition + 1 < :partitions
+)
 SELECT count(*) FROM (
-    SELECT 1 FROM foliot_jobs m CROSS JOIN foliot_jobs r
+    SELECT 1 FROM foliot_jobs m CROSS JOIN p CROSS JOIN foliot_jobs r
     WHERE m.partition = :partition AND m.id = :id AND m.state || '' = 'ready'
-      AND r.partition = :partition AND r.lane = m.lane AND r.state = 'ready'
+      AND r.partition = p.partition AND r.lane = m.lane AND r.state = 'ready'
       AND (r.band, r.rank, r.id) < (m.band, m.rank, m.id)
     LIMIT :limit);
 

@@ -38,9 +38,17 @@ SELECT id, host, pid, version, queues, kinds, duties, started_at, beat_at, expir
 FROM foliot_sessions ORDER BY started_at;
 
 -- name: prune_sessions
--- Only when no running row names it: what reaping needs to know stays until it has been used.
+-- Only when no running row names it: what reaping needs to know stays until it has been used. One that ended in good
+-- order is gone already, so that these were lost. Of sessions it is told in the first partition.
 -- The first part is the look before a write.
 SELECT 1 FROM foliot_sessions WHERE expires_at <= :now LIMIT 1;
+INSERT INTO foliot_outbox (partition, at, number, home, event, subject, namespace, data)
+SELECT 0, :now, 0, '00000000-0000-7000-8000-000000000000', 'worker.lost', s.id, 'default',
+       json_object('host', s.host, 'pid', s.pid, 'version', s.version, 'jobs', json(s.executing))
+FROM (SELECT 1 FROM foliot_listeners WHERE event = 'worker.lost' LIMIT 1) CROSS JOIN foliot_sessions s
+WHERE s.expires_at <= :now
+  AND NOT EXISTS (SELECT 1 FROM json_each(:partitions) p CROSS JOIN foliot_jobs j
+                  WHERE j.partition = p.value AND j.session = s.id AND j.state = 'running');
 DELETE FROM foliot_sessions
 WHERE expires_at <= :now
   AND NOT EXISTS (SELECT 1 FROM json_each(:partitions) p CROSS JOIN foliot_jobs j

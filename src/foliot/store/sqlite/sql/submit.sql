@@ -15,24 +15,28 @@
 -- name: submit_jobs
 -- Only inserts. A delay is counted on the store's clock. A conflict is the same id sent again, or a live job with the
 -- same unique key. The queue's strategy decides lane, band and rank (model/lane.py); what has to be compared with
--- others before it may run, its turn or its predecessors, is held for admission. `more` is what a plain job does not
--- have.
+-- others before it may run, its turn or its predecessors, is held for admission; a step of a workflow waits for its
+-- parents. `more` is what a plain job does not have.
 INSERT INTO foliot_jobs (partition, id, lane, rank, band, priority, max_attempts, state, hold, namespace,
                          kind, queue, created_at, run_at, timeout, key, payload,
-                         tags, ordering_key, fair_key, schedule, expires_at, requires, extras)
+                         tags, ordering_key, fair_key, schedule, workflow, expires_at, requires, extras)
 SELECT :partition, n.id, n.lane | n.strategy,
        CASE n.strategy WHEN 3 THEN 0 WHEN 2 THEN n.due_at + CAST(n.priority * (
                 SELECT q.aging FROM foliot_queues q WHERE q.name = n.queue) * 1000000 AS INTEGER)
             ELSE n.due_at END,
        CASE n.strategy WHEN 0 THEN n.priority ELSE 0 END, n.priority, n.max_attempts,
-       CASE WHEN json_extract(n.more, '$.ordering_key') IS NOT NULL THEN 'held'
+       CASE WHEN json_extract(n.more, '$.waits') IS NOT NULL THEN 'waiting'
+            WHEN json_extract(n.more, '$.hold') IS NOT NULL
+              OR json_extract(n.more, '$.ordering_key') IS NOT NULL THEN 'held'
             WHEN n.due_at > :now THEN 'scheduled'
             WHEN n.strategy = 3 THEN 'held' ELSE 'ready' END,
-       CASE WHEN json_extract(n.more, '$.ordering_key') IS NOT NULL THEN 'admission'
+       CASE WHEN json_extract(n.more, '$.hold') IS NOT NULL THEN json_extract(n.more, '$.hold')
+            WHEN json_extract(n.more, '$.ordering_key') IS NOT NULL THEN 'admission'
+            WHEN json_extract(n.more, '$.waits') IS NOT NULL THEN NULL
             WHEN n.strategy = 3 AND n.due_at <= :now THEN 'admission' END,
        n.namespace, n.kind, n.queue, :now, n.due_at, n.timeout, n.key, substr(:blob, n.start, n.length),
        json_extract(n.more, '$.tags'), json_extract(n.more, '$.ordering_key'), json_extract(n.more, '$.fair_key'),
-       json_extract(n.more, '$.schedule'),
+       json_extract(n.more, '$.schedule'), json_extract(n.more, '$.workflow'),
        coalesce(json_extract(n.more, '$.expires_at'),
                 :now + CAST(json_extract(n.more, '$.expires_in') * 1000000 AS INTEGER)),
        json_extract(n.more, '$.requires'), json_extract(n.more, '$.extras')

@@ -1,0 +1,140 @@
+"""Of everything a user may ask (commands.py), what is about breakers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+from foliot.author import Author, by_hand
+from foliot.checks import check_name, check_seconds, check_text, check_whole
+from foliot.errors import InvalidValue
+from foliot.limit_commands import MOST_COUNTED, let_in, read_rate
+from foliot.model.breaker import Options
+from foliot.shown import did_you_mean
+from foliot.store.breaking import Found, Shift
+from foliot.store.port import Store
+
+_DAY: Final = 86_400.0
+_MONTH: Final = 31 * _DAY
+_MOST: Final = 1_000_000
+_MOST_PROBES: Final = 100
+
+
+def options_of(
+    *,
+    failures: int = 5,
+    window: float | timedelta = 60.0,
+    ratio: float | None = None,
+    open_for: float | timedelta = 30.0,
+    longest: float | timedelta = 600.0,
+    probes: int = 1,
+    successes: int = 1,
+    release: str = "10/second",
+) -> Options:
+    """Options, with every value checked."""
+    check_whole("failures", failures, 1, _MOST, example="failures=5")
+    check_whole("probes", probes, 1, _MOST_PROBES, example="probes=1")
+    check_whole("successes", successes, 1, _MOST, example="successes=3")
+    number, period = _release(release)
+    shortest = _seconds("open_for", open_for)
+    return Options(
+        failures=failures,
+        window=_seconds("window", window),
+        ratio=None if ratio is None else _ratio(ratio),
+        open_for=shortest,
+        longest=max(shortest, _seconds("longest", longest)),
+        probes=probes,
+        successes=successes,
+        release=number / period,
+    )
+
+
+def check_breaker_name(name: object) -> str:
+    return check_name("breaker", name, example='"stripe"')
+
+
+async def apply_breakers(store: Store, breakers: Mapping[str, Options]) -> bool:
+    """As an app's code says it. Whether it changed anything."""
+    changed = False
+    for name, options in sorted(breakers.items()):
+        changed |= await store.breakers.declare(name, options)
+    return changed
+
+
+async def list_breakers(store: Store) -> list[Found]:
+    return await store.breakers.all(most=MOST_COUNTED)
+
+
+async def open_breaker(
+    store: Store,
+    name: str,
+    *,
+    seconds: float | timedelta | None = None,
+    note: str | None = None,
+    new: bool = False,
+    by: Author | str | None = None,
+) -> Shift:
+    """Nothing that has this breaker starts, for so long, or until somebody closes it. What runs goes on. One that
+    nobody has named before is opened only as `new`: a slip of the pen would stop nothing."""
+    check_breaker_name(name)
+    if not new and name not in (known := await _known(store)):
+        raise _unknown(name, known, "if no app has named it so far, add --new")
+    length = None if seconds is None else _seconds("for", seconds, most=_MONTH)
+    who, record = by_hand(by, "open breaker", **_told({"note": note, "seconds": length}))
+    return await store.breakers.open(name, seconds=length, note=_note(note), by=who, record=record)
+
+
+async def close_breaker(
+    store: Store, name: str, *, note: str | None = None, by: Author | str | None = None
+) -> Shift:
+    """Those who wait for it start again, at its rate."""
+    check_breaker_name(name)
+    who, record = by_hand(by, "close breaker", **_told({"note": note}))
+    shift = await store.breakers.close(name, note=_note(note), by=who, record=record)
+    if shift is None:
+        raise _unknown(name, await _known(store), "foliot breakers list shows those there are")
+    if shift.moved:
+        await let_in(store)
+    return shift
+
+
+async def _known(store: Store) -> set[str]:
+    """Those that there are, and those that definitions name."""
+    there = {one.breaker.name for one in await store.breakers.all(most=1)}
+    named = {one.options.breaker for one in await store.definitions.all()}
+    return there | {name for name in named if name is not None}
+
+
+def _unknown(name: str, known: Iterable[str], otherwise: str) -> InvalidValue:
+    hint = did_you_mean(name, sorted(known)) or otherwise
+    return InvalidValue("breaker", name, "is not known", example='"stripe"', hint=hint)
+
+
+def _release(release: object) -> tuple[float, float]:
+    try:
+        return read_rate(release)
+    except InvalidValue:
+        problem = "is not a number of starts per second, minute or hour"
+        raise InvalidValue("release", release, problem, example='release="10/second"') from None
+
+
+def _seconds(field: str, value: object, *, most: float = _DAY) -> float:
+    given = value.total_seconds() if isinstance(value, timedelta) else value
+    return check_seconds(field, given, least=0.1, most=most, example=f"{field}=60")
+
+
+def _ratio(value: object) -> float:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 < value <= 1:  # type: ignore[operator]  # it is a number
+        raise InvalidValue("ratio", value, "is not a share of 1", example="ratio=0.5")
+    return float(value)  # type: ignore[arg-type]
+
+
+def _note(note: str | None) -> str | None:
+    return None if note is None else check_text("note", "they are down until noon")(note)
+
+
+def _told(detail: dict[str, Any]) -> dict[str, Any]:
+    """What the audit log says of it."""
+    return {name: value for name, value in detail.items() if value is not None}

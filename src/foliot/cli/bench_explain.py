@@ -1,0 +1,31 @@
+"""`foliot bench explain`."""
+
+from __future__ import annotations
+
+from foliot.cli.bench import Switch, check_counts, load_settings, say, show
+from foliot.cli.options import DEFAULT_OPTIONS, Options, Whole
+
+
+def explain(
+    *,
+    jobs: Whole = 1_000_000,
+    asked: Whole = 200,
+    force: Switch = False,
+    options: Options = DEFAULT_OPTIONS,
+) -> None:
+    """How long `explain` takes while many jobs wait.
+
+    Parameters
+    ----------
+    jobs
+        How many wait.
+    asked
+        How many of them are asked about, from the first to the last of the line.
+    force
+        Run on a store that has jobs in it.
+    """
+    from foliot.bench.explaining import Plan, explaining
+
+    check_counts(jobs=jobs, asked=asked)
+    plan = Plan(jobs=jobs, asked=asked, force=force)
+    show(explaining(load_settings(options, "1", None), plan, say), options)

@@ -1,0 +1,180 @@
+"""Watching a workflow until it has ended: its picture on a terminal, elsewhere a line for each step that changes."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
+from typing import Final
+
+import msgspec
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from foliot import workflow_commands
+from foliot.cli.output import print_json, printable
+from foliot.cli.shape import show_time
+from foliot.cli.workflow_shape import Reasons, in_letters_of, step_to_json, workflow_to_json
+from foliot.clock import SystemClock
+from foliot.drawing import draw_terminal
+from foliot.errors import StoreUnavailable, WorkflowFailed
+from foliot.ids import JobId
+from foliot.model.job import JobState
+from foliot.model.workflow import FAILED, Step, Workflow, WorkflowState
+from foliot.store.port import Store
+
+_FIRST_LOOK: Final = 0.05
+_LAST_LOOK: Final = 0.5
+_AT_FIRST: Final = JobState.WAITING
+_MOST_ERRORS: Final = 100
+_SHARE: Final = 10  # a look may take one part in so many of the time: large graphs get fewer
+INTERRUPTED: Final = 130
+
+
+class Watch:
+    """`quiet`: nothing is shown on the way. `json`: what is shown is one object a line, whenever something changed."""
+
+    def __init__(
+        self,
+        store: Store,
+        id: JobId,
+        *,
+        stderr: bool = False,
+        json: bool = False,
+        quiet: bool = False,
+    ) -> None:
+        self._store = store
+        self._id = id
+        self._json = json
+        self._quiet = quiet
+        self._console = Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+        self._file = sys.stderr if stderr else sys.stdout
+        self._clock = SystemClock()
+        self._stop = asyncio.Event()
+        self._told: dict[JobId, JobState] = {}
+        self._errors: dict[JobId, str] = {}
+        self._last = b""
+
+    @property
+    def drawn(self) -> bool:
+        return self._console.is_terminal and not (self._json or self._quiet)
+
+    async def run(self) -> tuple[Workflow, list[Step]] | None:
+        """As it stands in the end. None: the watch was broken off."""
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._stop.set)
+        screen = Live(console=self._console, screen=True, auto_refresh=False)
+        pause = _FIRST_LOOK
+        with screen if self.drawn else nullcontext():
+            while not self._stop.is_set():
+                before = self._clock.monotonic()
+                found = await self._look()
+                if found is not None:
+                    self._show(screen, *found)
+                    if found[0].state.final:
+                        return found
+                cost = self._clock.monotonic() - before
+                await self._rest(max(pause, _SHARE * cost))
+                pause = min(pause * 1.5, _LAST_LOOK)
+        return None
+
+    async def _look(self) -> tuple[Workflow, list[Step]] | None:
+        """None while the store is away: it may come back, and the workflow is in it. It is read first: if it
+        has ended, so have its steps."""
+        try:
+            workflow = await workflow_commands.get_workflow(self._store, self._id)
+            steps = await workflow_commands.workflow_steps(self._store, self._id)
+            await self._learn(steps)
+        except StoreUnavailable:
+            return None
+        return workflow, steps
+
+    async def _learn(self, steps: Sequence[Step]) -> None:
+        """What steps have died of, each asked once; one that was retried may die of something else."""
+        if self._json or self._quiet:
+            return
+        dead = {step.job for step in steps if step.state is JobState.DEAD}
+        self._errors = {job: error for job, error in self._errors.items() if job in dead}
+        new = [step for step in steps if step.job in dead and step.job not in self._errors]
+        left = _MOST_ERRORS - len(self._errors)
+        self._errors.update(await workflow_commands.errors_of(self._store, new, most=left))
+
+    async def _rest(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stop.wait(), seconds)
+
+    def _show(self, screen: Live, workflow: Workflow, steps: Sequence[Step]) -> None:
+        if self._json:
+            self._show_object(workflow, steps)
+        elif self.drawn:
+            screen.update(self._picture(workflow, steps), refresh=True)
+        elif not self._quiet:
+            self._show_changes(workflow, steps)
+
+    def _picture(self, workflow: Workflow, steps: Sequence[Step]) -> Text:
+        """As much of it as there is room for; all of it is printed in the end."""
+        width, height = self._console.size
+        drawn = draw_terminal(
+            workflow,
+            steps,
+            width=width,
+            colour=True,
+            now=self._clock.now(),
+            errors=self._errors,
+            steady=True,
+        )
+        lines = in_letters_of(self._file, drawn).splitlines()
+        if len(lines) > height:
+            hidden = len(lines) - height + 1
+            lines = [*lines[: height - 1], f"… {hidden} more lines"]
+        return Text.from_ansi("\n".join(lines), no_wrap=True)
+
+    def _show_changes(self, workflow: Workflow, steps: Sequence[Step]) -> None:
+        """In the order in which they came about. That a step waits is nothing new."""
+        now, reasons = self._clock.now(), Reasons(workflow, steps, self._errors)
+        changed = [step for step in steps if self._told.get(step.job, _AT_FIRST) != step.state]
+        self._told.update((step.job, step.state) for step in changed)
+        for at, step in sorted(
+            ((step.finished_at or step.started_at or now, step) for step in changed),
+            key=lambda one: one[0],
+        ):
+            why = f": {reason}" if (reason := reasons.of(step)) else ""
+            line = printable(f"{show_time(at)} {step.name} {step.state}{why}")
+            print(line, file=self._file, flush=True)
+
+    def _show_object(self, workflow: Workflow, steps: Sequence[Step]) -> None:
+        shape = {**workflow_to_json(workflow), "steps": [step_to_json(step) for step in steps]}
+        line = msgspec.json.encode(shape)
+        if line != self._last:
+            self._last = line
+            print(line.decode(), file=self._file, flush=True)
+
+
+async def wait_for_end(store: Store, id: JobId, *, json: bool) -> int:
+    """Until a workflow that was submitted has ended. What is shown on the way goes to stderr, the result to stdout.
+    0 if it succeeded, 1 if not, 130 if the wait was broken off."""
+    if not json:
+        print(f"submitted {id}", file=sys.stderr, flush=True)
+    found = await Watch(store, id, stderr=True, quiet=json).run()
+    if found is None:
+        print(f"no longer waiting: the workflow goes on, {id}", file=sys.stderr)
+        return INTERRUPTED
+    workflow, steps = found
+    result, error = None, None
+    try:
+        result = await workflow_commands.result_of(store, id)
+    except WorkflowFailed as failure:
+        error = failure.error
+    if json:
+        failed = [step.name for step in steps if step.state in FAILED]
+        told = {"id": id, "state": workflow.state, "result": result, "error": error}
+        print_json({**told, "reason": workflow.reason, "failed": failed})
+    elif workflow.state is WorkflowState.SUCCEEDED:
+        print_json(result)
+    else:
+        why = "; ".join(one for one in (workflow.reason, error) if one)
+        line = f"error: workflow {id} is {workflow.state}" + (f": {why}" if why else "")
+        print(printable(line), file=sys.stderr)
+    return 0 if workflow.state is WorkflowState.SUCCEEDED else 1

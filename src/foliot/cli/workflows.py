@@ -1,0 +1,372 @@
+"""`foliot workflows`: what there is, and what is done to workflows by hand."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+from cyclopts import Parameter
+
+from foliot.cli.options import DEFAULT_OPTIONS, Options, Whole
+from foliot.cli.output import print_json, printable
+from foliot.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from foliot.author import Author
+    from foliot.ids import JobId
+    from foliot.model.audit import Entry
+    from foliot.model.workflow import Step, Workflow
+    from foliot.store.port import Store
+
+T = TypeVar("T")
+Switch = Annotated[bool, Parameter(negative="")]
+
+
+def list_workflows(
+    *,
+    name: str | None = None,
+    state: Literal["running", "succeeded", "failed", "cancelled"] | None = None,
+    limit: Whole = 100,
+    after: str | None = None,
+    options: Options = DEFAULT_OPTIONS,
+) -> None:
+    """List workflows, newest first: how they are, how far they are, and since when.
+
+    Parameters
+    ----------
+    name
+        Only those of this name.
+    state
+        Only those that are so.
+    limit
+        How many, at most.
+    after
+        Go on after this id, which the last page gave as `next`.
+    """
+    from foliot import workflow_commands
+    from foliot.cli.ask import ask
+    from foliot.cli.workflow_shape import print_workflows, workflow_to_json
+    from foliot.clock import SystemClock
+
+    async def read(store: Store) -> list[Workflow]:
+        if after is not None:  # after one that is gone there is no telling where to go on
+            await workflow_commands.get_workflow(store, after)
+        return await workflow_commands.list_workflows(
+            store, name=name, state=state, limit=limit, before=after
+        )
+
+    found = ask(options, read)
+    last = found[-1].id if len(found) == limit else None
+    if options.json:
+        print_json({"workflows": [workflow_to_json(one) for one in found], "next": last})
+        return
+    if found:
+        print_workflows(found, SystemClock().now())
+    if last is not None:
+        print(f"there may be more with: --after {last}")
+    elif not found:
+        print("none")
+
+
+def show(
+    id: str, *, watch: Switch = False, all: Switch = False, options: Options = DEFAULT_OPTIONS
+) -> int | None:
+    """Draw a workflow, and list its steps: how each is, when it started, how long it took, and why it is so.
+
+    Parameters
+    ----------
+    id
+        Its id, or the beginning or the end of it.
+    all
+        On a terminal, list every step, also of many that are alike; elsewhere all are listed anyhow.
+    watch
+        Go on until it has ended: drawn anew on a terminal, elsewhere a line for each step that changes; in JSON, one
+        object a line.
+    """
+    from foliot import workflow_commands
+    from foliot.cli.ask import ask
+
+    async def read(
+        store: Store,
+    ) -> tuple[Workflow, list[Step], dict[JobId, str], list[Entry]] | None:
+        known = await _resolve(store, id)
+        if watch:
+            from foliot.cli.workflow_watch import Watch
+
+            await workflow_commands.get_workflow(store, known)
+            if await Watch(store, known, json=options.json).run() is None:
+                return None
+        workflow = await workflow_commands.get_workflow(store, known)
+        steps = await workflow_commands.workflow_steps(store, known)
+        errors = await workflow_commands.errors_of(store, steps)
+        audit = await store.audit.list(target=known)
+        return workflow, steps, errors, audit[::-1]
+
+    found = ask(options, read)
+    if found is None:
+        return 130
+    if not (watch and options.json):
+        _print_one(*found, options, all=all)
+    return None
+
+
+def _print_one(
+    workflow: Workflow,
+    steps: list[Step],
+    errors: dict[JobId, str],
+    audit: list[Entry],
+    options: Options,
+    *,
+    all: bool,
+) -> None:
+    from rich.console import Console
+
+    from foliot.cli.workflow_shape import print_workflow, step_to_json, workflow_to_json
+    from foliot.clock import SystemClock
+
+    if options.json:
+        told = [{**step_to_json(step), "error": errors.get(step.job)} for step in steps]
+        print_json({**workflow_to_json(workflow), "steps": told, "audit": audit})
+        return
+    console = Console()
+    print_workflow(
+        workflow,
+        steps,
+        errors,
+        audit,
+        now=SystemClock().now(),
+        width=console.width,
+        colour=console.is_terminal and not console.no_color,
+        all=all or not console.is_terminal,
+    )
+
+
+def cancel(*ids: str, by: str | None = None, options: Options = DEFAULT_OPTIONS) -> int:
+    """End workflows: steps that do not run are cancelled, running ones are told. Exit code 1: some had ended.
+
+    Parameters
+    ----------
+    ids
+        Their ids, or their beginnings or ends.
+    by
+        Who asks for it, for the audit log (else user@host).
+    """
+    from foliot.author import Author
+    from foliot.cli.ask import ask
+    from foliot.errors import NotRunning
+    from foliot.ids import Ids
+
+    if not ids:
+        raise InvalidValue("ids", problem="are missing", example="foliot workflows cancel 01a1ecf4")
+    author = Author(Ids(), by)
+
+    async def run(store: Store) -> tuple[list[Workflow], dict[JobId, str]]:
+        known = [await _resolve(store, id) for id in ids]
+        changed, refused = [], {}
+        for id in known:
+            try:
+                changed.append(await _cancel(store, id, author))
+            except NotRunning as error:
+                refused[id] = error.message
+        return changed, refused
+
+    changed, refused = ask(options, run)
+    _tell_ends(changed, refused, options)
+    return 1 if refused else 0
+
+
+def _tell_ends(changed: list[Workflow], refused: dict[JobId, str], options: Options) -> None:
+    running = [one for one in changed if not one.state.final]
+    if options.json:
+        told = {"changed": len(changed), "ids": [one.id for one in changed]}
+        print_json({**told, "still_running": len(running), "refused": refused})
+        return
+    if len(changed) > len(running) or not (running or refused):
+        print(f"cancelled: {len(changed) - len(running):,}")
+    for one in running:
+        print(f"asked to end: {one.id}, {one.remaining:,} of its steps have not ended")
+    for id, reason in refused.items():
+        print(f"refused: {id}: {printable(reason)}", file=sys.stderr)
+
+
+async def _cancel(store: Store, id: JobId, by: Author) -> Workflow:
+    """To cancel what is cancelled changes nothing; to say so of what ended otherwise would be untrue."""
+    from foliot import workflow_commands
+    from foliot.errors import NotRunning
+    from foliot.model.workflow import WorkflowState
+
+    try:
+        return await workflow_commands.cancel_workflow(store, id, by=by)
+    except NotRunning:
+        found = await workflow_commands.get_workflow(store, id)
+        if found.state is not WorkflowState.CANCELLED:
+            raise
+        return found
+
+
+def pause(
+    id: str, *, note: str | None = None, by: str | None = None, options: Options = DEFAULT_OPTIONS
+) -> None:
+    """Let nothing more of a workflow start, until it is resumed. What runs goes on, and so does its deadline.
+
+    Parameters
+    ----------
+    id
+        Its id, or the beginning or the end of it.
+    note
+        Why, for those who wonder.
+    by
+        Who asks for it, for the audit log (else user@host).
+    """
+    from foliot import workflow_commands
+
+    workflow = _act(id, by, options, workflow_commands.pause_workflow, note=note)
+    _tell("paused", workflow, options)
+
+
+def resume(id: str, *, by: str | None = None, options: Options = DEFAULT_OPTIONS) -> None:
+    """Let a paused workflow go on.
+
+    Parameters
+    ----------
+    id
+        Its id, or the beginning or the end of it.
+    by
+        Who asks for it, for the audit log (else user@host).
+    """
+    from foliot import workflow_commands
+
+    _tell("resumed", _act(id, by, options, workflow_commands.resume_workflow), options)
+
+
+def retry(
+    id: str,
+    *,
+    step: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")] = (),
+    by: str | None = None,
+    options: Options = DEFAULT_OPTIONS,
+) -> int:
+    """Run the failed steps of a workflow again, and decide anew about skipped ones. What succeeded is not run again.
+    Exit code 1: nothing had failed.
+
+    Parameters
+    ----------
+    id
+        Its id, or the beginning or the end of it.
+    step
+        Only these of the failed steps, by their names.
+    by
+        Who asks for it, for the audit log (else user@host).
+    """
+    from foliot import workflow_commands
+
+    again = _act(id, by, options, workflow_commands.retry_workflow, only=step)
+    if options.json:
+        print_json({"retried": again})
+    elif again:
+        print(f"retried: {len(again):,}")
+    if not again:
+        print("nothing was changed: no step has failed", file=sys.stderr)
+    return 0 if again else 1
+
+
+def rerun(id: str, *, by: str | None = None, options: Options = DEFAULT_OPTIONS) -> None:
+    """Submit a workflow once more as it was first submitted, as a new one, and print its id.
+
+    Parameters
+    ----------
+    id
+        Its id, or the beginning or the end of it.
+    by
+        Who asks for it, for the audit log (else user@host).
+    """
+    from foliot import workflow_commands
+    from foliot.ids import Ids
+
+    limits = options.load().settings.limits
+    made = _act(id, by, options, workflow_commands.rerun_workflow, ids=Ids(), limits=limits)
+    if options.json:
+        print_json({"id": made})
+    else:
+        print(made)
+
+
+def signal(
+    id: str,
+    name: str,
+    *,
+    payload: Annotated[str, Parameter(allow_leading_hyphen=True)] = "null",
+    by: str | None = None,
+    options: Options = DEFAULT_OPTIONS,
+) -> None:
+    """Send a signal to a workflow. A step that waits for it ends with the payload as its result; for one that will
+    wait, it is kept.
+
+    Parameters
+    ----------
+    id
+        Its id, or the beginning or the end of it.
+    name
+        The name of the signal.
+    payload
+        Any value in JSON; - reads it from stdin, @file from a file.
+    by
+        Who asks for it, for the audit log (else user@host).
+    """
+    from foliot import workflow_commands
+
+    largest = options.load().settings.limits.payload
+    value = _read_json(payload, largest)
+
+    async def send(store: Store, known: JobId, *, by: Author) -> None:
+        await workflow_commands.signal_workflow(store, known, name, value, by=by, largest=largest)
+
+    _act(id, by, options, send)
+    if options.json:
+        print_json({"signal": name})
+    else:
+        print(f"sent {printable(name)}")
+
+
+def _read_json(text: str, largest: int) -> Any:
+    import msgspec
+
+    from foliot.cli.arguments import read_value
+
+    try:
+        return msgspec.json.decode(read_value(text, largest))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidValue(
+            "payload", text, f"is not JSON: {error}", example="""--payload '{"by": "ada"}'"""
+        ) from None
+
+
+def _act(
+    id: str, by: str | None, options: Options, act: Callable[..., Awaitable[T]], **more: Any
+) -> T:
+    from foliot.author import Author
+    from foliot.cli.ask import ask
+    from foliot.ids import Ids
+
+    author = Author(Ids(), by)
+
+    async def run(store: Store) -> T:
+        return await act(store, await _resolve(store, id), by=author, **more)
+
+    return ask(options, run)
+
+
+def _tell(done: str, workflow: Workflow, options: Options) -> None:
+    from foliot.cli.workflow_shape import workflow_to_json
+
+    if options.json:
+        print_json(workflow_to_json(workflow))
+    else:
+        print(f"{done} {workflow.id}")
+
+
+async def _resolve(store: Store, id: str) -> JobId:
+    from foliot.cli.workflow_choice import resolve_workflow
+
+    return await resolve_workflow(store, id)

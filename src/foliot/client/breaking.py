@@ -1,0 +1,49 @@
+"""What an app can be told about breakers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+
+from foliot.breaker_commands import check_breaker_name, options_of
+from foliot.checks import check_errors
+from foliot.registry import Registry
+
+
+class Breaking:
+    """The part of an app that is about breakers."""
+
+    _registry: Registry
+
+    def breaker(
+        self,
+        name: str,
+        *,
+        failures: int = 5,
+        window: float | timedelta = 60.0,
+        ratio: float | None = None,
+        open_for: float | timedelta = 30.0,
+        longest: float | timedelta = 600.0,
+        probes: int = 1,
+        successes: int = 1,
+        release: str = "10/second",
+        on: type[BaseException] | Iterable[type[BaseException]] | None = None,
+    ) -> None:
+        """When jobs with `breaker=name` stop, of any number of kinds: after so many `failures` within a `window` of
+        seconds; with a `ratio`, only if they are at least that share of all attempts. They are held for `open_for`
+        seconds, twice as long each time that it opens again, up to `longest`. Then `probes` of them try; after so many
+        `successes` the others follow, at first at the rate of `release`. `on`: the errors that count; else all but
+        those of `no_retry`. Stored like what `app.queue` says."""
+        check_breaker_name(name)
+        self._registry.breakers[name] = options_of(
+            failures=failures,
+            window=window,
+            ratio=ratio,
+            open_for=open_for,
+            longest=longest,
+            probes=probes,
+            successes=successes,
+            release=release,
+        )
+        if on is not None:
+            self._registry.breaks_on[name] = check_errors(on, field="on")

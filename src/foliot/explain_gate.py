@@ -1,0 +1,111 @@
+"""Why a job waits for a limit or a breaker, in words; and what a reason is."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+from foliot.ids import JobId
+from foliot.model.breaker import Breaker, State
+from foliot.model.limit import Limit
+from foliot.units import show_duration
+
+
+class Reason(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why something does not run: since when that is so, and what would change it."""
+
+    why: str
+    since: datetime | None = None
+    change: str | None = None
+
+    def __str__(self) -> str:
+        told = [self.why]
+        if self.since is not None:
+            told.append(f"  since {show_time(self.since)}")
+        if self.change is not None:
+            told.append(f"  until {self.change}")
+        return "\n".join(told)
+
+
+class GateFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """A limit that a job is held for, how much of it is used, and by whom. `wait`: seconds until time lets one in."""
+
+    name: str  # that it is counted under
+    limit: Limit
+    used: int
+    holders: Sequence[JobId] = ()
+    wait: float | None = None
+    waiting: int = 0
+    breaker: Breaker | None = None  # if it is one
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it lets some in: who waits is about to be asked again."""
+        if self.breaker is not None:
+            return self.breaker.state in (State.CLOSED, State.RECOVERING)
+        return not (self.full or (self.limit.rate is not None and self.wait))
+
+    @property
+    def full(self) -> bool:
+        return self.limit.concurrency is not None and self.used >= self.limit.concurrency
+
+
+def say_gate(gate: GateFacts, *, since: datetime) -> Reason:
+    if gate.breaker is not None:
+        return say_breaker(gate.breaker)
+    limit = gate.limit
+    if gate.full:
+        held = _named(gate.holders, gate.used)
+        why = f"limit {gate.name} is at {gate.used}/{limit.concurrency}{held}"
+        name = shlex.quote(limit.name)  # keys may have spaces, and patterns end with a star
+        raised = f"foliot limits set {name} --concurrency {gate.used + 1}"
+        ends = "one of them ends" if gate.used == limit.concurrency else "enough of them have ended"
+        return Reason(why, since=since, change=f"{ends}, or: {raised}")
+    if limit.rate is not None and gate.wait:
+        why = f"limit {gate.name} lets {limit.rate:g} start in {show_duration(limit.period)}"
+        others = f"; {gate.waiting:,} wait for it" if gate.waiting > 1 else ""
+        next_ = f"the next may in {show_duration(max(0.001, round(gate.wait, 3)))}"
+        return Reason(f"{why}{others}", since=since, change=next_)
+    why = f"limit {gate.name} has room again: it is about to be asked"
+    return Reason(why, since=since)
+
+
+def say_breaker(breaker: Breaker) -> Reason:
+    name, by = breaker.name, f" by {breaker.by}" if breaker.by else ""
+    note = breaker.note or breaker.reason
+    told = f"{by}{f': {note}' if note else ''}"
+    close = f"foliot breakers close {name}"
+    since = datetime.fromtimestamp(breaker.since, UTC)
+    match breaker.state:
+        case State.OPEN if breaker.until is None:
+            return Reason(f"breaker {name!r} was opened{told}", since=since, change=close)
+        case State.OPEN:
+            until = show_time(datetime.fromtimestamp(breaker.until or 0.0, UTC))
+            change = f"{until}, when some are tried; or: {close}"
+            return Reason(
+                f"breaker {name!r} is open until {until}{told}", since=since, change=change
+            )
+        case State.HALF_OPEN:
+            many = breaker.options.probes
+            why = (
+                f"breaker {name!r} is half open: {many} at a time {'try' if many > 1 else 'tries'}"
+            )
+            return Reason(why, since=since, change=f"enough of them succeed, or: {close}")
+    pace = f"{breaker.rate or breaker.options.release:g} a second"
+    why = f"breaker {name!r} has closed: those who waited go on, {pace}"
+    return Reason(why, since=since, change="its turn comes")
+
+
+def _named(holders: Sequence[JobId], used: int) -> str:
+    if not holders:
+        return ""
+    some = ", ".join(holders)
+    more = f" and {used - len(holders)} more" if used > len(holders) else ""
+    return f", held by job{'s' if len(holders) > 1 else ''} {some}{more}"
+
+
+def show_time(time: datetime) -> str:
+    return time.isoformat(sep=" ", timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,60 @@
+"""Which worker a job lacks, or waits for, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from foliot.explain_gate import Reason
+from foliot.model.job import Job
+from foliot.model.session import Session
+
+
+def missing_worker(job: Job, workers: Sequence[Session], now: datetime) -> Reason | None:
+    """What none of these live workers has. Before the job is due that has kept it from nothing yet."""
+    since = due_since(job) if due_since(job) <= now else None
+    start = "a worker starts: foliot worker module:app"
+    if not workers:
+        return Reason("no worker is alive", since=since, change=start)
+    workers = [s for s in workers if not s.queues or job.queue in s.queues]
+    if not workers:
+        why = f"no live worker serves the queue {job.queue!r}"
+        return Reason(why, since=since, change=f"{start} --queues {job.queue}")
+    able = [s for s in workers if set(job.requires).issubset(s.capabilities)]
+    if not able:
+        return _unable(job, workers, since)
+    able = [s for s in able if job.kind in s.kinds]
+    if not able:
+        why = f"no live worker of the queue {job.queue!r} knows the kind {job.kind!r}"
+        return Reason(why, since=since, change="a worker starts whose app has it")
+    if all(s.drain for s in able):
+        return Reason("every worker that could run it is draining", since=since, change=start)
+    return None
+
+
+def _unable(job: Job, workers: Sequence[Session], since: datetime | None) -> Reason:
+    """What it requires, and what of that nobody has."""
+    lacks = [name for name in job.requires if not any(name in s.capabilities for s in workers)]
+    needs, wanted = ", ".join(job.requires), ", ".join(lacks)
+    why = f"no live worker of the queue {job.queue!r} has what it requires: {needs}"
+    why += f"; nobody has {wanted}" if lacks else "; no single one has all of it"
+    start = f"a worker starts: foliot worker module:app --capabilities {','.join(job.requires)}"
+    return Reason(why, since=since, change=start)
+
+
+def due_since(job: Job) -> datetime:
+    return max(job.created_at, job.run_at)
+
+
+def suspicion(job: Job) -> list[Reason]:
+    """That it runs alone, if workers were lost with it."""
+    if not job.losses:
+        return []
+    why = f"suspect: {count(job.losses, 'worker')} were lost while it ran; it waits to run alone"
+    if job.losses == 1:
+        why = "suspect: a worker was lost while it ran; it waits to run alone"
+    return [Reason(why, since=due_since(job), change="a worker has a child process free for it")]
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -1,0 +1,331 @@
+"""Limit: how many jobs of a queue, kind, namespace or key may run at once, and how many may start in a time.
+
+A job passes the gates of all limits that it is under, or none. A slot that it takes there it gives back when it
+leaves; a token of a rate is used up. What is full is written on the job that has to wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from functools import cached_property
+from typing import Final, Literal, TypeVar, get_args
+
+import msgspec
+
+from foliot.ids import JobId
+
+T = TypeVar("T")
+V = TypeVar("V")
+Scope = Literal["queue", "kind", "namespace", "key"]
+SCOPES: Final = get_args(Scope)
+BREAKER: Final = "breaker"  # one that is not closed is a gate like the others
+HELD_FOR_LIMIT: Final = "limit"  # why a job is held; the note says for which
+_ONE: Final = 1.0 - 1e-9  # a whole token, but for what adding fractions loses
+_MOST_KNOWN: Final = 50_000  # answers to keep
+_LEAST_SHARE: Final = 100  # jobs that a session may claim uncounted, or it is not worth it
+
+
+class Limit(msgspec.Struct, frozen=True, kw_only=True):
+    """`name` is scope and what it is for: "queue:mail", "key:customer:42"; "key:customer:*" is one for each of them."""
+
+    name: str
+    concurrency: int | None = None  # jobs that run at once
+    rate: float | None = None  # starts in `period` seconds
+    period: float = 1.0
+    burst: int = 1  # starts at once, where there were none for a while
+    note: str | None = None
+    updated_by: str | None = None
+    updated_at: datetime | None = None
+    counted: bool = True  # false: far from being reached, see Rules.open
+
+    @property
+    def countless(self) -> bool:
+        """Whether it can do without being counted while it is far from being reached."""
+        most = 0 if self.name.startswith("key") else self.concurrency or 0
+        return self.rate is None and most >= 4 * _LEAST_SHARE
+
+    @property
+    def each_second(self) -> float | None:
+        return None if self.rate is None else self.rate / self.period
+
+    @property
+    def is_pattern(self) -> bool:
+        return self.name.startswith("key:") and self.name.endswith("*")
+
+
+class Use(msgspec.Struct, frozen=True):
+    """How much of a limit is taken. Tokens were counted at `at`, in seconds since 1970; None: there are all."""
+
+    name: str
+    used: int = 0
+    tokens: float | None = None
+    at: float = 0.0
+
+
+class Traits(msgspec.Struct, frozen=True):
+    """What of a job its limits are known by."""
+
+    queue: str
+    kind: str
+    namespace: str = "default"
+    limit_key: str | None = None
+    breaker: str | None = None
+
+
+def gate_of_key(limit_key: str, namespace: str) -> str:
+    """Keys of different namespaces have nothing to do with each other."""
+    return f"key:{limit_key}" if namespace == "default" else f"key@{namespace}@{limit_key}"
+
+
+def _key_of(gate: str) -> str | None:
+    if gate.startswith("key@"):
+        return gate.split("@", 2)[2]
+    return gate[4:] if gate.startswith("key:") else None
+
+
+class Rules:
+    """All limits there are, and which of them a job is under."""
+
+    def __init__(self, version: int = 0, limits: Iterable[Limit] = ()) -> None:
+        """Those that are not counted are no gates: `open`."""
+        self.version = version
+        all_ = list(limits)
+        self.limits = {limit.name: limit for limit in all_ if limit.counted}
+        self.open = [limit for limit in all_ if not limit.counted]
+        # Of several that fit a key the longest counts.
+        patterns = [limit for limit in self.limits.values() if limit.is_pattern]
+        self._patterns = sorted(patterns, key=lambda limit: -len(limit.name))
+        self._queues = {n.partition(":")[2] for n in self.limits if n.startswith("queue:")}
+        self._anywhere = any(not name.startswith("queue:") for name in self.limits)
+        self._known: dict[Traits, tuple[str, ...]] = {}
+        self._limits: dict[str, Limit | None] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.limits)
+
+    @cached_property
+    def keyed(self) -> bool:
+        """Whether all of them are about how many jobs of a key run at once."""
+        return bool(self.limits) and all(
+            name.startswith("key:") and limit.rate is None for name, limit in self.limits.items()
+        )
+
+    @cached_property
+    def keys(self) -> tuple[str, list[tuple[str, int]]]:
+        """Then, how many of a key run at once: by its name, as JSON; and by how keys begin, the longest first."""
+        exact = {
+            name[4:]: limit.concurrency
+            for name, limit in self.limits.items()
+            if not limit.is_pattern
+        }
+        beginnings = [(one.name[4:-1], one.concurrency or 0) for one in self._patterns]
+        return msgspec.json.encode(exact).decode(), beginnings
+
+    def concern(self, queue: str) -> bool:
+        """Whether a job of this queue may be under one."""
+        return self._anywhere or queue in self._queues
+
+    def gates(self, job: Traits) -> tuple[str, ...]:
+        """The names of the limits that it is under, as they are counted."""
+        known = self._known.get(job)
+        if known is None:
+            known = tuple(self._find(job))
+            _remember(self._known, job, known)
+        return known
+
+    def limit(self, gate: str) -> Limit | None:
+        """By the name that it is counted under."""
+        if gate not in self._limits:
+            key = _key_of(gate)
+            found = self.limits.get(gate) if key is None else self._of_key(key)
+            _remember(self._limits, gate, found)
+        return self._limits[gate]
+
+    def _find(self, job: Traits) -> Iterable[str]:
+        told = {"queue": job.queue, "kind": job.kind, "namespace": job.namespace}
+        yield from (name for s, w in told.items() if (name := f"{s}:{w}") in self.limits)
+        if job.limit_key is not None and self._of_key(job.limit_key) is not None:
+            yield gate_of_key(job.limit_key, job.namespace)
+        if job.breaker is not None and (name := f"{BREAKER}:{job.breaker}") in self.limits:
+            yield name
+
+    def _of_key(self, key: str) -> Limit | None:
+        name = f"key:{key}"
+        patterns = (one for one in self._patterns if name.startswith(one.name[:-1]))
+        return self.limits.get(name) or next(patterns, None)
+
+
+def _remember(answers: dict[T, V], question: T, answer: V) -> None:
+    if len(answers) >= _MOST_KNOWN:
+        answers.clear()
+    answers[question] = answer
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """A job that could start."""
+
+    id: JobId
+    lane: int
+    traits: Traits
+    fits: bool = True  # the worker that asks could run it
+
+
+class Passage(msgspec.Struct, frozen=True):
+    """What the gates have decided."""
+
+    enter: list[tuple[JobId, tuple[str, ...]]] = []  # they start, and hold slots of these
+    wait: list[tuple[JobId, str]] = []  # for this one
+    pass_on: list[JobId] = []  # they may start, elsewhere: they will be asked again
+    lanes: list[int] = []  # of those that wait
+    uses: list[Use] = []  # what has changed
+
+
+class Door:
+    """All gates at one moment. Who stands in it is alone there: see store/limiting.py."""
+
+    def __init__(self, rules: Rules, uses: Iterable[Use], now: float) -> None:
+        self._rules = rules
+        self._uses = {use.name: use for use in uses}
+        self._now = now
+        self._open: dict[str, _Gate] = {}
+        self._gone: Mapping[str, int] = {}
+
+    def decide(
+        self, candidates: Iterable[Candidate], room: int, quotas: Mapping[int, int]
+    ) -> Passage:
+        """In their order, at most so many, and of each lane."""
+        passage, left = Passage(), dict(quotas)
+        for one in candidates:
+            names = self._rules.gates(one.traits)
+            gates = [self._gate(name) for name in names]
+            full = [gate.name for gate in gates if not gate.open]
+            if full:
+                passage.wait.append((one.id, full[0]))
+                passage.lanes.append(one.lane)
+            elif not one.fits or len(passage.enter) >= room or left[one.lane] <= 0:
+                passage.pass_on.append(one.id)
+            else:
+                left[one.lane] -= 1
+                for gate in gates:
+                    gate.take()
+                passage.enter.append((one.id, names))
+        passage.uses.extend(self.changed())
+        return passage
+
+    def leave(self, gone: Mapping[str, int]) -> None:
+        """Slots that have been given back."""
+        self._gone = gone
+
+    def recount(self, running: Mapping[Traits, int]) -> None:
+        """By what really runs."""
+        counts = dict.fromkeys((name for name, use in self._uses.items() if use.used), 0)
+        for traits, number in running.items():
+            for name in self._rules.gates(traits):
+                counts[name] = counts.get(name, 0) + number
+        for name, number in counts.items():
+            self._gate(name).correct(number)
+
+    @property
+    def several(self) -> bool:
+        """Whether a job may be under more than one."""
+        return len(self._rules.limits) > 1
+
+    def room(self, name: str) -> int | None:
+        """How many could pass this one now; None: any number."""
+        return self._gate(name).room
+
+    def wait(self, name: str) -> float | None:
+        """Seconds until one more may start by its rate; None: time alone changes nothing."""
+        return self._gate(name).wait
+
+    def changed(self) -> list[Use]:
+        return [gate.use for gate in self._open.values() if gate.changed]
+
+    def _gate(self, name: str) -> _Gate:
+        gate = self._open.get(name)
+        if gate is None:
+            limit, use = self._rules.limit(name), self._uses.get(name) or Use(name)
+            gate = self._open[name] = _Gate(limit, use, self._now)
+            if name in self._gone:
+                gate.leave(self._gone[name])
+        return gate
+
+
+class _Gate:
+    __slots__ = (
+        "_burst",
+        "_each_second",
+        "_most",
+        "_now",
+        "changed",
+        "name",
+        "open",
+        "tokens",
+        "used",
+    )
+
+    def __init__(self, limit: Limit | None, use: Use, now: float) -> None:
+        self.name = use.name
+        self._now = now
+        self._most = None if limit is None else limit.concurrency
+        self._each_second = None if limit is None else limit.each_second
+        self._burst = 0.0 if limit is None else float(limit.burst)
+        self.used = use.used
+        self.tokens = 0.0
+        self.changed = False
+        if self._each_second is not None:
+            had = self._burst if use.tokens is None else use.tokens
+            self.tokens = min(self._burst, had + max(0.0, now - use.at) * self._each_second)
+        self._look()
+
+    def _look(self) -> None:
+        """Whether one more may pass."""
+        free = self._most is None or self.used < self._most
+        self.open = free and (self._each_second is None or self.tokens >= _ONE)
+
+    @property
+    def room(self) -> int | None:
+        free = None if self._most is None else max(0, self._most - self.used)
+        if self._each_second is None:
+            return free
+        tokens = int(self.tokens + 1 - _ONE)
+        return tokens if free is None else min(free, tokens)
+
+    @property
+    def wait(self) -> float | None:
+        if self._each_second is None or (self._most is not None and self.used >= self._most):
+            return None
+        return max(0.0, (1.0 - self.tokens) / self._each_second)
+
+    def take(self) -> None:
+        self.used += 1
+        self.changed = True
+        if self._each_second is not None:
+            self.tokens -= 1.0
+        self._look()
+
+    def leave(self, number: int) -> None:
+        self.used = max(0, self.used - number)
+        self._look()
+
+    def correct(self, used: int) -> None:
+        self.changed |= used != self.used
+        self.used = used
+        self._look()
+
+    @property
+    def use(self) -> Use:
+        tokens = None if self._each_second is None else self.tokens
+        return Use(self.name, self.used, tokens, self._now)
+
+
+def allowance(limit: Limit, running: int, sessions: int) -> int | None:
+    """How many jobs a session may claim without counting them, before it looks again; None: no longer.
+
+    While at most half of a limit is used, the other half is divided: each session may claim its share uncounted.
+    Whoever looked last saw at most half running; since then nobody has claimed more than a share; so together they are
+    within the limit. A session that comes later changes the rules, and all look again."""
+    most = limit.concurrency or 0
+    share = most // (2 * max(1, sessions))
+    return share if running * 2 <= most and share >= _LEAST_SHARE else None

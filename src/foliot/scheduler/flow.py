@@ -1,0 +1,45 @@
+"""Flow: what the ends of steps have led to is carried on where somebody died on the way; deadlines of workflows."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from foliot.model.job import JobState
+from foliot.model.workflow import Advance
+from foliot.scheduler.duty import Duty
+from foliot.store.port import Peek, Wake
+
+log = logging.getLogger("foliot.scheduler")
+_EVERY: Final = 1.0  # seconds, while workflows run
+_SELDOM: Final = 10.0  # while there are none
+_BATCH: Final = 100
+_SOON: Final = 0.01  # seconds until the next, where there was a whole batch
+
+
+class Flow(Duty):
+    name = "flow"
+
+    def see(self, peek: Peek) -> None:
+        if peek.expired:
+            self.wake()  # a deadline, perhaps of a workflow that came while there were none
+
+    async def tick(self) -> float:
+        active = full = False
+        for partition in sorted(self._partitions.held):
+            stuck, running = await self._store.workflows.find_stuck(partition, limit=_BATCH)
+            active |= running
+            full |= len(stuck) >= _BATCH
+            for id in stuck:
+                advance = await self._store.workflows.advance(partition, [id])
+                self._announce(news_of(partition, advance))
+        if full:  # there are more
+            return _SOON
+        return self.ids.jitter(_EVERY if active else _SELDOM)
+
+
+def news_of(partition: int, advance: Advance) -> Wake:
+    """For whoever claims, and whoever is to end: a workflow that was stopped has running steps."""
+    ready = {(partition, lane) for lane, state in advance.lanes if state is JobState.READY}
+    due = any(state is not JobState.READY for _, state in advance.lanes)
+    return Wake(tuple(sorted(ready)), due=due, cancel=True, changed=bool(advance.ended))

@@ -1,0 +1,39 @@
+"""Values and names as errors may show them."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import reprlib
+from collections.abc import Iterable
+from datetime import datetime
+
+_LONGEST_SHOWN = 80
+# Greedy up to the last "@": a password may hold unescaped "@" and "/" and must not leak even then.
+_PASSWORD = re.compile(r"(://[^:/?#@\s]*:).*@", re.DOTALL)
+_PASSWORD_PARAMETER = re.compile(r"((?:^|[?&\s;])\w*passw(?:or)?d\s*=\s*)[^&\s;]*", re.IGNORECASE)
+_short = reprlib.Repr()
+_short.maxstring = _short.maxother = _short.maxlong = _LONGEST_SHOWN
+
+
+def redact(text: str) -> str:
+    """The text with the passwords of any URL in it replaced."""
+    return _PASSWORD_PARAMETER.sub(r"\1***", _PASSWORD.sub(r"\1***@", text))
+
+
+def shown(value: object) -> str:
+    """A value as an error may show it: short, and without passwords."""
+    if isinstance(value, datetime):
+        return str(value)
+    if isinstance(value, str):
+        value = redact(value[: _LONGEST_SHOWN * 10])
+    try:
+        return _short.repr(value)
+    except ValueError:  # an int of more digits than Python prints
+        return f"a huge {type(value).__name__}"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """A hint with the nearest of the known names, if one is near."""
+    nearest = difflib.get_close_matches(name[:_LONGEST_SHOWN], list(known), n=1, cutoff=0.6)
+    return f"did you mean {nearest[0]}?" if nearest else None

@@ -1,0 +1,198 @@
+"""Stats: what the roll-ups say: how many attempts ended, how many a second, how many of them failed, how long jobs had
+waited and run; over the last minutes, and lately."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, get_args
+
+import msgspec
+
+from foliot.checks import check_name, check_whole
+from foliot.errors import InvalidValue
+from foliot.model.rollup import MINUTE, Ended, Rollup, add_up, percentile
+from foliot.shown import did_you_mean
+from foliot.store.port import Store
+
+By = Literal["namespace", "queue", "kind", "outcome"]
+BY: Final[tuple[By, ...]] = get_args(By)
+MOST_MINUTES: Final = 7 * 1440
+MOST_STEPS: Final = 240  # in a series
+_SLICE: Final = 60 * MINUTE  # seconds that are read at once
+_LATELY: Final = 5 * MINUTE
+_IDLE: Final = (
+    10  # seconds without an end after which a queue was idle, if its jobs do not take that long
+)
+_LATE: Final = 10  # seconds after which what has ended is here: workers write every five
+_FAILED: Final = (Ended.FAILED, Ended.DEAD)
+
+
+class Stat(msgspec.Struct, frozen=True, kw_only=True):
+    """What belongs together; a name that is None stands for all of them. Lengths of time are in seconds, right to a
+    quarter."""
+
+    namespace: str | None = None
+    queue: str | None = None
+    kind: str | None = None
+    outcome: Ended | None = None
+    ended: int = 0  # attempts
+    outcomes: dict[Ended, int] = {}
+    per_second: float = 0.0
+    failed: float = 0.0  # the share of them that failed
+    wait_p50: float | None = None  # from when the job was due to when its function was called
+    wait_p95: float | None = None
+    run_p50: float | None = None
+    run_p95: float | None = None
+    series: tuple[int, ...] = ()  # how many ended in each step
+
+    @property
+    def name(self) -> tuple[str, ...]:
+        """What tells it from the others."""
+        names = (self.namespace, self.queue, self.kind, self.outcome)
+        return tuple(str(name) for name in names if name is not None)
+
+
+class Stats(msgspec.Struct, frozen=True, kw_only=True):
+    since: datetime
+    until: datetime  # in the middle of a step: the last one is not over
+    step: int  # seconds
+    total: Stat
+    rows: list[Stat]  # those with the most ends first
+
+
+async def read_stats(
+    store: Store,
+    *,
+    now: datetime,
+    minutes: int = 60,
+    by: By | Sequence[By] = "queue",
+    namespace: str | None = None,
+    queue: str | None = None,
+    kind: str | None = None,
+) -> Stats:
+    """Of the last minutes, this one included, of what is named, a row for each of what it is asked `by`. What workers
+    have counted is there after some seconds."""
+    check_whole("minutes", minutes, 1, MOST_MINUTES, example="minutes=60")
+    wanted = _check_by(by)
+    named = {"namespace": namespace, "queue": queue, "kind": kind}
+    for field, name in named.items():
+        if name is not None:
+            check_name(field, name, example=f'{field}="mail"')
+    span = _Span(now, minutes)
+    total, sums = _Sum(span), dict[tuple[object, ...], _Sum]()
+    for start in range(span.since, span.end, _SLICE):
+        for one in await store.rollups.read(start, min(start + _SLICE, span.end), **named):
+            names = tuple(getattr(one.key, name) for name in wanted)
+            if names not in sums:
+                sums[names] = _Sum(span)
+            sums[names].add(one)
+            total.add(one)
+    rows = [one.stat(dict(zip(wanted, names, strict=True))) for names, one in sums.items()]
+    return Stats(
+        since=datetime.fromtimestamp(span.since, UTC),
+        until=now,
+        step=span.step,
+        total=total.stat({}),
+        rows=sorted(rows, key=lambda row: (-row.ended, row.name)),
+    )
+
+
+async def read_pace(store: Store, queue: str, *, now: datetime) -> float | None:
+    """About how many attempts of a queue's jobs end a second. None: none has ended for a while."""
+    end = int(now.timestamp()) // MINUTE * MINUTE + MINUTE
+    found = await store.rollups.read(end - _LATELY, end, queue=queue)
+    return pace_of(found, now=now.timestamp())
+
+
+def pace_of(rollups: Iterable[Rollup], *, now: float) -> float | None:
+    """From the last time that it was idle for a while. It is known in which seconds something ended, and how many in
+    each minute; within a minute, they are taken to lie evenly. None: it is idle now."""
+    found = list(rollups)
+    ends = sorted({one.minute + second for one in found for second in _bits(one.seconds)})
+    if not ends:
+        return None
+    runs = add_up(one.runs for one in found)
+    idle = max(_IDLE, 2 * (percentile(runs, 0.95) or 0.0))
+    if now - ends[-1] > idle + _LATE:
+        return None
+    first = ends[-1]
+    for second in reversed(ends):
+        if first - second > idle:
+            break
+        first = second
+    counted = 0.0
+    for one in found:
+        late = sum(one.minute + second >= first for second in _bits(one.seconds))
+        counted += one.count * late / one.busy
+    # Jobs that take minutes and end together have begun together.
+    return counted / max(ends[-1] - first + 1, percentile(runs, 0.5) or 0.0)
+
+
+class _Span:
+    """Whole minutes, to the end of this one, in steps of which there are not too many."""
+
+    def __init__(self, now: datetime, minutes: int) -> None:
+        self.now = now.timestamp()
+        self.end = int(self.now) // MINUTE * MINUTE + MINUTE
+        self.since = self.end - minutes * MINUTE
+        self.step = -(-minutes // MOST_STEPS) * MINUTE
+        self.steps = -(-(self.end - self.since) // self.step)
+
+    @property
+    def seconds(self) -> float:
+        return max(1.0, self.now - self.since)
+
+
+class _Sum:
+    """Of some roll-ups, as they come in."""
+
+    def __init__(self, span: _Span) -> None:
+        self._span = span
+        self._outcomes: Counter[Ended] = Counter()
+        self._waits: Counter[int] = Counter()
+        self._runs: Counter[int] = Counter()
+        self._series = [0] * span.steps
+
+    def add(self, rollup: Rollup) -> None:
+        self._outcomes[rollup.key.outcome] += rollup.count
+        self._waits.update(rollup.waits)
+        self._runs.update(rollup.runs)
+        self._series[(rollup.minute - self._span.since) // self._span.step] += rollup.count
+
+    def stat(self, names: dict[By, Any]) -> Stat:
+        ended = self._outcomes.total()
+        failed = sum(self._outcomes[how] for how in _FAILED)
+        return Stat(
+            **names,
+            ended=ended,
+            outcomes={how: self._outcomes[how] for how in Ended if self._outcomes[how]},
+            per_second=ended / self._span.seconds,
+            failed=failed / ended if ended else 0.0,
+            wait_p50=percentile(self._waits, 0.5),
+            wait_p95=percentile(self._waits, 0.95),
+            run_p50=percentile(self._runs, 0.5),
+            run_p95=percentile(self._runs, 0.95),
+            series=tuple(self._series),
+        )
+
+
+def _check_by(by: object) -> tuple[By, ...]:
+    given = (by,) if isinstance(by, str) else tuple(by) if isinstance(by, list | tuple) else ()
+    if not given:
+        raise InvalidValue("by", by, f"is not one or more of {', '.join(BY)}", example='by="kind"')
+    for name in given:
+        if name not in BY:
+            raise InvalidValue(
+                "by",
+                name,
+                f"is not one of {', '.join(BY)}",
+                example='by="kind"',
+                hint=did_you_mean(str(name), BY),
+            )
+    return tuple(dict.fromkeys(given))
+
+
+def _bits(seconds: int) -> list[int]:
+    return [second for second in range(MINUTE) if seconds >> second & 1]

@@ -1,0 +1,236 @@
+"""The part of a store's contract that is about breakers: what became of what workers saw.
+
+A breaker that is not closed is a limit among the rules that claims go by (limiting.py), so whoever changes its gate
+changes the rules: when a call returns, no claim goes by what was before. model/breaker.py decides.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from foliot.ids import home_id, partition_of, slot_of_key
+from foliot.model import breaker as model
+from foliot.model.breaker import Breaker, Options, Report, State, Tally, events_of
+from foliot.model.event import NewEvent
+from foliot.model.limit import BREAKER
+from foliot.store.searching import Record
+
+# Of a breaker, of the time, and of whether anybody waits for it: what follows.
+Decide = Callable[[Breaker, float, bool], Breaker]
+
+
+class Shift(msgspec.Struct, frozen=True):
+    """What a breaker was, and what it is now."""
+
+    before: Breaker
+    after: Breaker
+
+    @property
+    def changed(self) -> bool:
+        return self.before != self.after
+
+    @property
+    def moved(self) -> bool:
+        """Whether jobs are let through otherwise than before."""
+        return self.before.gate != self.after.gate
+
+    @property
+    def events(self) -> tuple[str, ...]:
+        """What those who listen are told; written down by whoever saves it, in the same transaction."""
+        return events_of(self.before, self.after)
+
+
+def events_told(shift: Shift, partitions: int) -> tuple[int, list[NewEvent]]:
+    """What those who listen are told of a change, and the partition that it is kept in."""
+    one = shift.after
+    home = home_id(slot_of_key(BREAKER, one.name))
+    data = {"state": one.state.value, "until": one.until, "reason": one.reason, "note": one.note}
+    events = [NewEvent(name=n, home=home, subject=one.name, data=data) for n in shift.events]
+    return partition_of(home, partitions), events
+
+
+class Ticked(msgspec.Struct, frozen=True):
+    """What time alone has changed."""
+
+    shifts: list[Shift]
+    wait: float | None  # seconds until the next change; None: there is none to come
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A breaker, and how many wait for it."""
+
+    breaker: Breaker
+    waiting: int
+    at_least: bool = False  # there are more
+
+
+class Breakers(Protocol):
+    async def declare(self, name: str, options: Options) -> bool:
+        """Whether that changed anything. What it is now stays."""
+        ...
+
+    async def report(self, name: str, report: Report) -> Shift:
+        """If the reply is lost it may count twice."""
+        ...
+
+    async def open(
+        self,
+        name: str,
+        *,
+        seconds: float | None,
+        note: str | None,
+        by: str | None,
+        record: Record | None = None,
+    ) -> Shift: ...
+
+    async def close(
+        self, name: str, *, note: str | None, by: str | None, record: Record | None = None
+    ) -> Shift | None:
+        """None: nobody knows it."""
+        ...
+
+    async def tick(self) -> Ticked:
+        """Only reads where nothing is due."""
+        ...
+
+    async def all(self, *, most: int) -> list[Found]:
+        """By name; those who wait are counted up to `most`. Only reads."""
+        ...
+
+
+class Changing(ABC):
+    """What both stores do in the same words: each change is one short transaction around a decision of the model."""
+
+    @abstractmethod
+    async def _read(self) -> tuple[float, Sequence[Breaker]]:
+        """What time it is, and all there are."""
+
+    @abstractmethod
+    async def _change(
+        self, name: str, decide: Decide, *, record: Record | None = None, make: bool = True
+    ) -> Shift | None:
+        """None: it is not there, and was not to be made."""
+
+    async def declare(self, name: str, options: Options) -> bool:
+        if any(one.name == name and one.options == options for one in (await self._read())[1]):
+            return False
+        shift = await self._change(
+            name, lambda one, *_: msgspec.structs.replace(one, options=options)
+        )
+        return shift is not None and shift.changed
+
+    async def report(self, name: str, report: Report) -> Shift:
+        shift = await self._change(name, lambda one, now, _: model.report(one, report, now))
+        assert shift is not None
+        return shift
+
+    async def open(
+        self,
+        name: str,
+        *,
+        seconds: float | None,
+        note: str | None,
+        by: str | None,
+        record: Record | None = None,
+    ) -> Shift:
+        shift = await self._change(
+            name,
+            lambda one, now, _: model.open_by_hand(one, now, seconds=seconds, note=note, by=by),
+            record=record,
+        )
+        assert shift is not None
+        return shift
+
+    async def close(
+        self, name: str, *, note: str | None, by: str | None, record: Record | None = None
+    ) -> Shift | None:
+        return await self._change(
+            name,
+            lambda one, now, _: model.close_by_hand(one, now, note=note, by=by),
+            record=record,
+            make=False,
+        )
+
+    async def tick(self) -> Ticked:
+        now, found = await self._read()
+        shifts = [
+            await self._change(
+                one.name,
+                lambda one, now, waiting: model.pass_time(one, now, waiting=waiting),
+                make=False,
+            )
+            for one in found
+            if due(one, now)
+        ]
+        if shifts:
+            now, found = await self._read()
+        moved = [shift for shift in shifts if shift is not None and shift.changed]
+        return Ticked(moved, next_look(found, now))
+
+
+class Memory(msgspec.Struct, frozen=True, array_like=True):
+    """What nobody but model/breaker.py asks for; stored as JSON."""
+
+    openings: int = 0
+    successes: int = 0
+    tallies: tuple[Tally, ...] = ()
+
+
+_decode_memory: Final = msgspec.json.Decoder(Memory).decode
+_decode_options: Final = msgspec.json.Decoder(Options).decode
+
+
+def values_of(breaker: Breaker) -> dict[str, Any]:
+    """What write_breaker writes: the breaker, and the limit that it is."""
+    gate = breaker.gate
+    memory = Memory(breaker.openings, breaker.successes, breaker.tallies)
+    return {
+        "name": breaker.name,
+        "state": str(breaker.state),
+        "since": breaker.since,
+        "until": breaker.until,
+        "reason": breaker.reason,
+        "note": breaker.note,
+        "by": breaker.by,
+        "concurrency": None if gate is None else gate.concurrency,
+        "rate": breaker.rate,
+        "burst": 1 if gate is None else gate.burst,
+        "memory": msgspec.json.encode(memory).decode(),
+        "options": msgspec.json.encode(breaker.options).decode(),
+    }
+
+
+def breaker_of(row: Sequence[Any]) -> Breaker:
+    """Of a row of read_breaker or list_breakers."""
+    name, state, since, until, reason, note, by, rate, memory, options = row
+    kept = _decode_memory(memory)
+    return Breaker(
+        name=name,
+        state=State(state),
+        since=since,
+        until=until,
+        reason=reason,
+        note=note,
+        by=by,
+        rate=rate,
+        openings=kept.openings,
+        successes=kept.successes,
+        tallies=kept.tallies,
+        options=_decode_options(options),
+    )
+
+
+def due(breaker: Breaker, now: float) -> bool:
+    """Whether it is worth a look: while it recovers, whether anybody still waits is asked again and again."""
+    timed = breaker.until is not None and breaker.until <= now
+    return breaker.state is State.RECOVERING or (breaker.state is not State.CLOSED and timed)
+
+
+def next_look(breakers: Sequence[Breaker], now: float) -> float | None:
+    waits = [b.until - now for b in breakers if b.state is not State.CLOSED and b.until is not None]
+    waits += [1.0 for b in breakers if b.state is State.RECOVERING]
+    return max(0.0, min(waits)) if waits else None

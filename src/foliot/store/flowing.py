@@ -1,0 +1,247 @@
+"""What the ends of steps lead to: written once, for both stores, as conversations with them.
+
+Everything here runs inside one transaction, after the rows of the workflows concerned were locked (`lock`). A step's
+end is first written down (`mark_steps`), then told to its children, level by level: they count it, and
+model/workflow.py decides which of them may run and which are skipped. Ends that were written down and not told are
+found (`take_untold_steps`), so that whoever comes next goes on where somebody stopped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from foliot.ids import JobId
+from foliot.model.job import JobState, NewJob
+from foliot.model.workflow import (
+    FAILED,
+    HELD_BY_PAUSE,
+    HELD_FOR_SIGNAL,
+    Advance,
+    Counts,
+    Rule,
+    decide,
+    is_spared,
+)
+
+Rows = list[tuple[Any, ...]]
+
+_LEVELS: Final = 50  # in one transaction; a longer chain of skips is carried on in the next
+encode_template: Final = msgspec.json.Encoder().encode
+_decode_template: Final = msgspec.json.Decoder(NewJob).decode
+decode_ids: Final = msgspec.json.Decoder(tuple[JobId, ...]).decode
+
+
+class Talk(Protocol):
+    """A transaction of a store, on one partition."""
+
+    async def ask(self, name: str, /, **values: object) -> Rows:
+        """One of the statements of workflows.sql or events.sql."""
+        ...
+
+    async def insert(self, jobs: Sequence[NewJob]) -> None: ...
+
+    async def cancel(self, ids: Sequence[str], flows: Sequence[str]) -> None:
+        """Of jobs that were asked to end, those that do not run."""
+        ...
+
+
+class Locked(msgspec.Struct, frozen=True):
+    """A workflow whose row this transaction has locked."""
+
+    id: JobId
+    state: str
+    policy: str
+    cancel_requested: bool
+    stopped: bool
+    paused: bool
+    total: int
+    failures: int  # that count
+
+    @property
+    def running(self) -> bool:
+        return self.state == "running" and not self.cancel_requested
+
+    @property
+    def failing(self) -> bool:
+        return self.policy == "fail_fast" and self.failures > 0
+
+
+class Progress:
+    """What has come of it so far, in one transaction."""
+
+    def __init__(self) -> None:
+        self.lanes: list[tuple[int, JobState]] = []
+        self.more: set[JobId] = set()
+        self.ended: list[JobId] = []
+
+    def admit(self, found: Rows) -> None:
+        self.lanes += [(lane, JobState(state)) for lane, state in found]
+
+    @property
+    def advance(self) -> Advance:
+        return Advance(tuple(self.lanes), tuple(sorted(self.more)), tuple(self.ended))
+
+
+def to_json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def template_of(job: NewJob) -> str:
+    return encode_template(msgspec.structs.replace(job, id=JobId(""), payload=b"")).decode()
+
+
+def job_of(id: JobId, template: str, payload: bytes) -> NewJob:
+    return msgspec.structs.replace(_decode_template(template), id=id, payload=payload)
+
+
+async def lock(talk: Talk, ids: Iterable[str]) -> dict[JobId, Locked]:
+    named = sorted(set(ids))
+    if not named:
+        return {}
+    found = await talk.ask("lock_workflows", ids=to_json(named))
+    return {
+        JobId(row[0]): Locked(
+            JobId(row[0]), row[1], row[2], bool(row[3]), bool(row[4]), bool(row[5]), *row[6:]
+        )
+        for row in found
+    }
+
+
+async def end(talk: Talk, flows: Sequence[str], ids: Sequence[str]) -> Advance:
+    """These steps may have ended in this transaction."""
+    if ids:
+        await talk.ask("mark_steps", ids=to_json(list(ids)))
+    progress = Progress()
+    await tell(talk, flows, progress)
+    return progress.advance
+
+
+async def tell(talk: Talk, flows: Sequence[str], progress: Progress) -> None:
+    for _ in range(_LEVELS):
+        told = await talk.ask("take_untold_steps", ids=to_json(list(flows)))
+        if not told:
+            return
+        standing = await _settle(talk, told, progress)
+        ended: dict[str, list[str]] = {}  # child -> states of parents
+        for _, _, state, children in told:
+            for child in decode_ids(children) if children != "[]" else ():
+                ended.setdefault(child, []).append(state)
+        if ended:
+            await _decide(talk, ended, standing, progress)
+    progress.more.update(JobId(flow) for flow in flows)
+
+
+async def flush(talk: Talk, id: JobId) -> None:
+    """Until every end has been told: who looks at states then counts none twice."""
+    progress = Progress()
+    progress.more.add(id)
+    while id in progress.more:
+        progress.more.clear()
+        await tell(talk, [id], progress)
+
+
+class _Standing(msgspec.Struct, frozen=True):
+    cancelled: bool
+    paused: bool
+    failing: bool
+
+
+async def _settle(talk: Talk, told: Rows, progress: Progress) -> dict[str, _Standing]:
+    """Count the ends of steps in their workflows; one whose last step this was has ended."""
+    steps: Counter[str] = Counter()
+    failed: Counter[str] = Counter()
+    for workflow, _, state, _ in told:
+        steps[workflow] += 1
+        failed[workflow] += state in FAILED
+    rows = [(flow, number, failed[flow]) for flow, number in sorted(steps.items())]
+    standing: dict[str, _Standing] = {}
+    waiters = []
+    found = await talk.ask("settle_workflows", rows=to_json(rows))
+    for id, state, policy, cancelled, stopped, paused, failures, waiter in found:
+        failing = policy == "fail_fast" and failures > 0
+        standing[id] = _Standing(bool(cancelled), bool(paused), failing)
+        if state != "running":
+            progress.ended.append(JobId(id))
+            progress.more.discard(JobId(id))
+            if waiter is not None:
+                waiters.append(id)
+        elif failing and not stopped:
+            progress.more.add(JobId(id))
+    if waiters:
+        progress.admit(await talk.ask("release_waiters", ids=to_json(waiters)))
+    return standing
+
+
+async def _decide(
+    talk: Talk,
+    ended: dict[str, list[str]],
+    standing: dict[str, _Standing],
+    progress: Progress,
+) -> None:
+    found = await talk.ask("read_steps", ids=to_json(sorted(ended)))
+    counted, begun, skipped = [], [], []
+    for job, flow, rule, map_rule, parents, pending, succeeded, failed, signal, template in found:
+        states = ended[job]
+        counts = Counts(
+            parents,
+            pending - len(states),
+            succeeded + states.count("succeeded"),
+            failed + sum(state in FAILED for state in states),
+        )
+        stands = standing[flow]
+        spared = is_spared(Rule(rule), None if map_rule is None else Rule(map_rule))
+        verdict = decide(Rule(rule), counts, failing=stands.failing and not spared)
+        if stands.cancelled and verdict == "run":
+            verdict = "skip"
+        run, skip = verdict == "run", verdict == "skip"
+        counted.append((job, counts.pending, counts.succeeded, counts.failed, run, skip))
+        if run:
+            begun.append((job, flow, signal, template, stands.paused))
+        elif skip:
+            skipped.append(job)
+    if counted:
+        await talk.ask("count_steps", rows=to_json(counted))
+    if skipped:
+        await talk.ask("skip_steps", ids=to_json(sorted(skipped)), reason="parents")
+    if begun:
+        await _begin(talk, sorted(begun), progress)
+
+
+async def _begin(
+    talk: Talk, begun: Sequence[tuple[str, str, str | None, str, bool]], progress: Progress
+) -> None:
+    rows = []
+    for job, _, signal, template, paused in begun:
+        known = _decode_template(template)
+        expires = None if known.more is None else known.more.expires_in
+        rows.append((job, hold_of(known, signal, paused=paused), known.delay, expires))
+    progress.admit(await talk.ask("begin_steps", rows=to_json(rows)))
+    await hand_over(talk, [(job, flow, signal) for job, flow, signal, *_ in begun if signal])
+
+
+def hold_of(job: NewJob, signal: str | None, *, paused: bool) -> str | None:
+    """What a step is held for that may run. A pause does not hold one with an ordering key: of these one is active, and
+    it would be that."""
+    if signal is not None:
+        return HELD_FOR_SIGNAL
+    ordered = job.more is not None and job.more.ordering_key is not None
+    return HELD_BY_PAUSE if paused and not ordered else None
+
+
+async def hand_over(talk: Talk, waiting: Sequence[tuple[str, str, str]]) -> None:
+    """Steps that now wait for a signal, and those signals that have come already."""
+    if not waiting:
+        return
+    names = sorted({(flow, signal) for _, flow, signal in waiting})
+    come = {
+        (flow, name): bytes(payload).decode()
+        for flow, name, payload in await talk.ask("take_signals", rows=to_json(names))
+    }
+    rows = [(job, come[flow, name]) for job, flow, name in waiting if (flow, name) in come]
+    if rows:
+        await talk.ask("end_signalled", rows=to_json(rows))
+        await talk.ask("mark_steps", ids=to_json([job for job, _ in rows]))

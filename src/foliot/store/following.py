@@ -1,0 +1,125 @@
+"""Jobs that are submitted after others, as conversations with a store: see flowing.py. They and those make a chain, a
+workflow that nobody drew; or they join the one that those are in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from foliot.errors import InvalidValue
+from foliot.ids import JobId
+from foliot.model.job import Extras, JobState, More, NewJob
+from foliot.model.workflow import Advance, NewStep, NewWorkflow, Rule
+from foliot.store.flowing import Talk, flush, job_of, lock, template_of, to_json
+from foliot.store.growing import Known, Place, insert_steps, insert_workflow
+
+
+class Moved(Exception):
+    """A parent has become a step, or ended as one, between the look and the lock: to be asked again."""
+
+
+async def follow(talk: Talk, child: NewStep, workflow: NewWorkflow) -> tuple[JobId, Advance]:
+    """See Workflows.follow. Whose workflow the parents are in is known only when their rows are locked, and its lock
+    comes first: so look, lock the workflow, lock the parents, and look whether it is still so (Moved)."""
+    homes = await _homes(talk, [*child.parents, child.job.id])
+    if (sent := homes.pop(child.job.id, None)) is not None:
+        return sent, Advance()  # before: the answer was lost
+    running = [one for one in (await lock(talk, homes.values())).values() if one.state == "running"]
+    if len(running) > 1:
+        raise _apart(child)
+    flow = running[0] if running else None
+    if flow is not None:
+        await flush(talk, flow.id)
+    named = to_json(sorted(child.parents))
+    live = {JobId(row[0]): row for row in await talk.ask("lock_parents", ids=named)}
+    found = {JobId(row[0]): row for row in await talk.ask("find_parents", ids=named)}
+    ended = {id: JobState(row[1]) for id, row in found.items() if id not in live}
+    if await _homes(talk, child.parents) != homes:
+        raise Moved
+    for parent in child.parents:
+        if parent not in live and parent not in ended:
+            raise InvalidValue("after", parent, "is no job", hint="was it pruned?")
+        if parent in live and parent in homes and live[parent][1] is None:
+            raise InvalidValue("after", parent, "was followed when it was dead, and lives again")
+    home = await _make_chain(talk, workflow) if flow is None else flow.id
+    total = 0 if flow is None else flow.total
+    joining = [
+        _living(home, number, live[id]) if id in live else _past(number, found[id], child.job.id)
+        for number, id in enumerate((id for id in child.parents if id not in homes), total)
+    ]
+    await _join(talk, home, joining)
+    place = Place(
+        home,
+        known={id: Known(ended.get(id)) for id in child.parents},
+        after=total + len(joining),
+        failing=flow is not None and flow.failing,
+        paused=flow is not None and flow.paused,
+        # Steps of workflows that have ended, and jobs that ended by themselves: they will not end again here.
+        past=frozenset(id for id in ended if homes.get(id) != home),
+    )
+    step = msgspec.structs.replace(child, job=_homed(child.job, home, parents=True))
+    progress = await insert_steps(talk, place, [step])
+    return home, progress.advance
+
+
+async def _homes(talk: Talk, ids: Sequence[JobId]) -> dict[JobId, JobId]:
+    found = await talk.ask("find_homes", ids=to_json(sorted(ids)))
+    return {JobId(job): JobId(flow) for job, flow in found}
+
+
+async def _make_chain(talk: Talk, workflow: NewWorkflow) -> JobId:
+    chain = msgspec.structs.replace(workflow, chain=True, deadline=None, waiter=None)
+    await insert_workflow(talk, chain)
+    return chain.id
+
+
+# What a step is that was submitted as a job, after its number: nothing is pending, it has begun.
+_BEGUN: Final = (0, 0, 0, True)
+
+
+def _living(home: JobId, number: int, row: tuple[Any, ...]) -> tuple[object, ...]:
+    """A job that was submitted by itself, as a step. It may fail, and be tried again with its chain."""
+    id, _, template, payload = row
+    job = job_of(JobId(id), template, bytes(payload))
+    return (
+        *(id, number, *_BEGUN, None, Rule.ALL_SUCCEEDED.value, id, None, None, None),
+        *("[]", "[]", template_of(_homed(job, home)), job.payload.decode(), False, None),
+    )
+
+
+def _past(number: int, row: tuple[Any, ...], child: JobId) -> tuple[object, ...]:
+    """One that has ended by itself: there is nobody left to tell, and nothing to try again."""
+    id, state, _, result = row
+    told = None if result is None else bytes(result).decode()
+    return (
+        *(id, number, *_BEGUN, state, Rule.ALL_SUCCEEDED.value, id, None, None, None),
+        *("[]", to_json([child]), "{}", "{}", True, told),
+    )
+
+
+async def _join(talk: Talk, home: JobId, rows: Sequence[tuple[object, ...]]) -> None:
+    if not rows:
+        return
+    await talk.ask("insert_steps", workflow=home, rows=to_json(rows))
+    await talk.ask("link_jobs", workflow=home, ids=to_json([row[0] for row in rows]))
+    live = sum(row[6] is None for row in rows)
+    await talk.ask("grow_workflow", workflow=home, number=len(rows), live=live)
+
+
+def _homed(job: NewJob, home: JobId, *, parents: bool = False) -> NewJob:
+    more = msgspec.structs.replace(job.more or More(), workflow=home)
+    if parents:
+        extras = msgspec.structs.replace(more.extras or Extras(), parents=True)
+        more = msgspec.structs.replace(more, extras=extras)
+    return msgspec.structs.replace(job, more=more)
+
+
+def _apart(child: NewStep) -> InvalidValue:
+    return InvalidValue(
+        "after",
+        list(child.parents),
+        "are jobs of different workflows or chains",
+        hint="draw them as one: with app.workflow(…) as flow",
+    )

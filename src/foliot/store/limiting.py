@@ -1,0 +1,221 @@
+"""The part of a store's contract that is about limits: what is set, how much of it is used, and who waits for it.
+
+Jobs under a limit pass its gate when they are claimed (`jobs.finish_and_claim`): what is full there is held, with the
+limit's name, and goes on when somebody leaves. Nobody holds a slot who does not run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Iterable, Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from foliot.ids import JobId
+from foliot.model.job import Outcome
+from foliot.model.limit import BREAKER, Candidate, Door, Limit, Rules, Traits, Use, gate_of_key
+from foliot.store.admission import Admitted
+from foliot.store.searching import Record
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """A limit, and how it stands."""
+
+    limit: Limit
+    used: int  # jobs that run under it; under a pattern, those of all its keys
+    waiting: int  # jobs that wait for it, counted up to a number
+    at_least: bool = False  # there are more
+    keys: list[Use] = []  # where it has several: those that are used most
+    wait: float | None = None  # of one gate: seconds until its rate lets the next one in
+
+
+class Tended(msgspec.Struct, frozen=True):
+    """What a look at those who wait for limits has brought."""
+
+    admitted: list[Admitted]
+    after: str | None  # where to go on; None: it came to the end
+    wait: float | None = None  # seconds until time alone lets one go on
+
+
+class Limits(Protocol):
+    async def set(self, limit: Limit, *, by: str | None, record: Record | None = None) -> bool:
+        """When this returns no claim goes by what was before, and what runs is counted. Whether it changed anything."""
+        ...
+
+    async def delete(self, name: str, *, record: Record | None = None) -> bool:
+        """Whether it was there. Those who wait for it go on with the next `tend`."""
+        ...
+
+    async def all(self, *, most: int) -> list[Standing]:
+        """By name; waiting jobs are counted up to `most`. Only reads."""
+        ...
+
+    async def get(self, gate: str, *, most: int) -> Standing | None:
+        """By the name that a job waits for: also of one key of a pattern. Only reads."""
+        ...
+
+    async def holders(self, gate: str, *, limit: int) -> list[JobId]:
+        """Jobs that run under it, those that began first. Only reads."""
+        ...
+
+    async def tend(self, partition: int, after: str, *, limit: int) -> Tended:
+        """Count anew what runs, and let those go on that wait for limits with room; as many limits as said, after
+        this one. For what nobody else sees to: a worker died, a limit was raised, a token has come."""
+        ...
+
+    async def relax(self) -> bool:
+        """Limits that are far from being reached are not counted any more, where that saves something. Whether there
+        were any."""
+        ...
+
+    async def prune(self) -> int:
+        """Forget keys that nobody uses any more. Returns how many."""
+        ...
+
+
+def candidate(row: Sequence[Any], lanes: Container[int], kinds: frozenset[str] | None) -> Candidate:
+    """Of a row of pick_jobs. What comes from a lane that was asked for fits; of those that were held, only what the
+    worker knows."""
+    id, lane, queue, kind, namespace, limit_key, breaker, held, _ = row
+    fits = not held or (lane in lanes and (kinds is None or kind in kinds))
+    return Candidate(JobId(id), lane, Traits(queue, kind, namespace, limit_key, breaker), fits)
+
+
+def slots_of(outcomes: Iterable[Outcome], refused: Iterable[JobId]) -> Counter[str]:
+    """The slots that those held which were accepted. What is said of one attempt twice counts once. A breaker's are
+    counted anew with the next `tend`: who ends may have begun before it came into its state, and hold none."""
+    late = set(refused)
+    once = {(o.id, o.fence): o.gates for o in outcomes if o.gates and o.id not in late}
+    slots = (gate for gates in once.values() for gate in gates)
+    return Counter(gate for gate in slots if not gate.startswith(f"{BREAKER}:"))
+
+
+def uses_of(picked: Iterable[Sequence[Any]], read: Iterable[Sequence[Any]]) -> list[Use]:
+    """What pick_jobs tells of keys, and read_uses of the other limits."""
+    found = [Use(*row[1:]) for row in read if row[1] is not None]
+    found += [
+        Use(gate_of_key(limit_key, namespace), *_decode_use(use))
+        for *_, namespace, limit_key, _, _, use in picked
+        if use is not None
+    ]
+    return found
+
+
+_decode_use: Final = msgspec.json.Decoder(tuple[int, float | None, float]).decode
+MOST_ADMITTED: Final = 1_000  # of those who wait for one limit, in one transaction
+_SHORTEST: Final = 0.01  # seconds between two looks; what has come meanwhile goes on together
+_PAST: Final = 100  # are asked again at least, where jobs may be under several limits
+_SOON: Final = 0.1  # seconds until there is another look then
+_MOST_SHOWN: Final = 20
+
+
+class Look(msgspec.Struct, frozen=True):
+    """At some of the limits that jobs wait for."""
+
+    names: Sequence[str]
+    rooms: dict[str, int]  # how many of those who wait may be asked again, where there is room
+    wait: float | None  # seconds until time brings room
+    soon: float | None  # until those are tried who come next, where there is room
+
+    def tended(self, admitted: list[Admitted], limit: int) -> Tended:
+        """What it has brought. Where nobody could go on though there is room, time alone changes nothing."""
+        full = len(self.names) >= limit
+        waits = [self.wait, self.soon if admitted else None]
+        wait = min((wait for wait in waits if wait is not None), default=None)
+        more = full or len(admitted) >= MOST_ADMITTED
+        return Tended(admitted, self.names[-1] if full else None, 0.0 if more else wait)
+
+
+def look_at(door: Door, names: Sequence[str]) -> Look:
+    rooms: dict[str, int] = {}
+    waits, soon = [], []
+    for name in names:
+        room, wait = door.room(name), door.wait(name)
+        if room == 0:
+            waits += [] if wait is None else [max(wait, _SHORTEST)]
+            continue
+        rooms[name] = MOST_ADMITTED if room is None else min(room, MOST_ADMITTED)
+        if wait is not None:
+            soon.append(_SHORTEST)
+        elif door.several:  # the first of them may all have to wait for another one
+            rooms[name] = max(rooms[name], _PAST)
+            soon.append(_SOON)
+    return Look(names, rooms, min(waits, default=None), min(soon, default=None))
+
+
+class Overview:
+    """How limits stand: by what is used, by what runs where nobody counts, and by the gates that are waited for."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        uses: Iterable[Use],
+        running: Sequence[Sequence[Any]] = (),
+        waited: Iterable[str] = (),
+    ) -> None:
+        counted = [msgspec.structs.replace(limit, counted=True) for limit in rules.open]
+        self._rules = Rules(rules.version, [*rules.limits.values(), *counted])
+        self._uses = {use.name: use for use in uses}
+        self._uses |= {
+            limit.name: Use(limit.name, running_under(limit, running)) for limit in counted
+        }
+        self._waited = set(waited)
+
+    @property
+    def limits(self) -> list[Limit]:
+        return [limit for _, limit in sorted(self._rules.limits.items())]
+
+    def find(self, gate: str) -> Limit | None:
+        return self._rules.limits.get(gate) or self._rules.limit(gate)
+
+    def waited(self, limit: Limit, gate: str | None) -> list[str]:
+        """The gates of which those who wait are to be counted: this one, or all of the limit."""
+        return [
+            name
+            for name in (self._waited if gate is None else [gate])
+            if self._fits(name, limit, gate)
+        ]
+
+    def standing(
+        self, limit: Limit, gate: str | None, waiting: int, most: int, *, now: float
+    ) -> Standing:
+        own = [use for use in self._uses.values() if self._fits(use.name, limit, gate)]
+        several = gate is None and (limit.is_pattern or any(use.name != limit.name for use in own))
+        own.sort(key=lambda use: (-use.used, use.name))
+        return Standing(
+            limit=limit,
+            used=sum(use.used for use in own),
+            waiting=waiting,
+            at_least=waiting >= most,
+            keys=own[:_MOST_SHOWN] if several else [],
+            wait=None if gate is None else Door(self._rules, own, now).wait(gate),
+        )
+
+    def _fits(self, name: str, limit: Limit, gate: str | None) -> bool:
+        return name == gate if gate is not None else self._rules.limit(name) is limit
+
+
+def running_under(limit: Limit, running: Iterable[Sequence[Any]]) -> int:
+    """By what count_running tells."""
+    alone = Rules(0, [Limit(name=limit.name)])
+    return sum(row[5] for row in running if alone.gates(Traits(*row[:5])))
+
+
+def holders_of(gate: str, limit: int) -> dict[str, object]:
+    """What list_holders reads."""
+    scope, _, word = gate.partition(":")
+    namespace = "default"
+    if gate.startswith("key@"):
+        scope, namespace, word = gate.split("@", 2)
+    return {"scope": scope, "word": word, "namespace": namespace, "limit": limit}
+
+
+def for_all_keys(gate: str | None) -> bool:
+    """Whether a limit has many gates: one for each of its keys, which have to be found."""
+    return gate is None or gate.endswith("*")
+
+
+def fixed_names(rules: Rules) -> list[str]:
+    """Of limits whose use is read beforehand: all but those of keys, which there may be many of."""
+    return [name for name in rules.limits if not name.startswith("key")]

@@ -1,0 +1,142 @@
+"""Limits that are far from being reached are not counted: every session may claim so many jobs before it looks again.
+
+See model/limit.py: allowance. One that comes near is counted from then on, by everybody: the rules change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from foliot.clock import Clock
+from foliot.model.limit import Limit, Rules, allowance
+from foliot.store.limiting import running_under
+from foliot.store.port import Share
+from foliot.store.postgres.arrays import texts
+from foliot.store.postgres.connection import Ask, Rows, Step, Transacting, Values
+from foliot.store.postgres.gates import ASK_RULES, RULES, SQL, recount
+from foliot.store.sql import Statement
+
+CHANGE_RULES: Final = Step(SQL["change_rules"], {"space": RULES})
+_COUNT: Final[tuple[Statement, ...]] = (SQL["count_running"], SQL["count_sessions"])
+
+
+class Allowances:
+    """Of one process, under the rules of one version."""
+
+    def __init__(self, connections: Transacting, clock: Clock) -> None:
+        self._connections = connections
+        self._clock = clock
+        self._version = 0
+        self._left: dict[str, int] = {}
+        self._given = 0  # what claims may have taken, all in all
+        self._landed = 0  # of that, what those were given of which it is known
+        self._landing = asyncio.Event()
+
+    async def take(self, rules: Rules, shares: Sequence[Share], room: int) -> int | None:
+        """How many may be claimed from these, up to `room`; None: the rules have changed."""
+        queues = {share.lane.queue for share in shares}
+        concerned = [limit for limit in rules.open if _concerns(limit, queues)]
+        if rules.version != self._version:
+            self._version, self._left = rules.version, {}
+        while low := self._used_up(concerned):
+            if not await self._look(rules, low):
+                return None
+            # Those under way may have been given all there is: they give back the rest.
+            while self._used_up(concerned) and self._given > self._landed:
+                self._landing.clear()
+                await self._landing.wait()
+        return self.give(min([room, *(self._left[limit.name] for limit in concerned)]))
+
+    def give(self, number: int) -> int:
+        """To a claim, which is to give them back."""
+        self._add(-number)
+        self._given += number
+        return number
+
+    def give_back(self, given: int, claimed: int) -> None:
+        """A claim that was given so many has taken fewer."""
+        self._landed += given
+        self._landing.set()
+        self._add(given - claimed)
+
+    def _used_up(self, limits: Iterable[Limit]) -> list[Limit]:
+        return [limit for limit in limits if self._left.get(limit.name, 0) <= 0]
+
+    def _add(self, number: int) -> None:
+        """Whatever limits they are under."""
+        for name in self._left:
+            self._left[name] += number
+
+    async def _look(self, rules: Rules, limits: Sequence[Limit]) -> bool:
+        """Whether these need not be counted. Those that do are, from then on."""
+        landed = self._landed
+        _, [(version,)], running, [(sessions,)] = await self._connections.transact(
+            [*ASK_RULES, *(Step(statement, {}) for statement in _COUNT)]
+        )
+        if not version == rules.version == self._version:
+            return False
+        shares = _shares(limits, running, sessions)
+        near = [name for name, share in shares.items() if share is None]
+        if near:
+            await count_from_now(self._connections, near, self._clock.now_for_store())
+            return False
+        # What had not landed when the look began, it may not have seen, nor what was given while it took place.
+        unseen = self._given - landed
+        self._left |= {name: (share or 0) - unseen for name, share in shares.items()}
+        return True
+
+
+def _shares(limits: Iterable[Limit], running: Rows, sessions: int) -> dict[str, int | None]:
+    return {
+        limit.name: allowance(limit, running_under(limit, running), sessions) for limit in limits
+    }
+
+
+async def count_from_now(
+    connections: Transacting, names: Sequence[str], now: datetime | None
+) -> None:
+    """Every claim that has not counted them has committed when this returns, and what runs is counted."""
+
+    async def talk(ask: Ask) -> None:
+        await ask(CHANGE_RULES)
+        if await ask(Step(SQL["count_limits"], {"names": texts(names), "counted": True})):
+            await ask(Step(SQL["raise_version"], {}))
+            await recount(ask, now)
+
+    await connections.converse(talk)
+
+
+async def count_no_more(connections: Transacting, limits: Sequence[Limit]) -> bool:
+    """Of these, those that are far from being reached. Whether there are any."""
+
+    halved = [
+        msgspec.structs.replace(one, concurrency=(one.concurrency or 0) // 2) for one in limits
+    ]
+
+    def far_ones(running: Rows, counted: Rows) -> list[str]:
+        return [name for name, share in _shares(halved, running, counted[0][0]).items() if share]
+
+    # Without the lock at first: whoever has it keeps all claims waiting, and mostly there is nothing to change.
+    if not far_ones(*[await connections.read(statement, {}) for statement in _COUNT]):
+        return False
+
+    async def talk(ask: Ask) -> bool:
+        await ask(CHANGE_RULES)
+        far = far_ones(*[await ask(Step(statement, {})) for statement in _COUNT])
+        values: Values = {"names": texts(far), "counted": False}
+        if not far or not await ask(Step(SQL["count_limits"], values)):
+            return False
+        await ask(Step(SQL["raise_version"], {}))
+        return True
+
+    return await connections.converse(talk)
+
+
+def _concerns(limit: Limit, queues: set[str]) -> bool:
+    scope, _, name = limit.name.partition(":")
+    return scope != "queue" or name in queues

@@ -1,0 +1,148 @@
+"""Jobs that end, where some of them are steps of workflows: in one transaction with what their ends lead to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from foliot.clock import Clock
+from foliot.ids import JobId
+from foliot.model.job import End, JobState, Outcome
+from foliot.model.workflow import Advance
+from foliot.store.flowing import end, lock, to_json
+from foliot.store.postgres.arrays import words
+from foliot.store.postgres.audit import audit_steps
+from foliot.store.postgres.connection import Ask, Rows, Step, Transacting, Values
+from foliot.store.postgres.gates import Claim
+from foliot.store.postgres.workflows import PostgresTalk
+from foliot.store.searching import Record
+from foliot.store.sql import load_statements
+
+SQL: Final = load_statements("foliot.store.postgres", "cancel.sql")
+FLOWS: Final = load_statements("foliot.store.postgres", "workflows.sql")
+
+
+def linked_flows(outcomes: Sequence[Outcome]) -> list[JobId]:
+    """The workflows that these outcomes concern."""
+    named = {o.flow for o in outcomes} | {o.awaits for o in outcomes}
+    return sorted(flow for flow in named if flow is not None)
+
+
+class Ends:
+    """Outcomes of a worker, some of them of steps."""
+
+    def __init__(
+        self,
+        partition: int,
+        outcomes: Sequence[Outcome],
+        flows: Sequence[JobId],
+        now: datetime | None,
+    ) -> None:
+        self._partition = partition
+        self._now = now
+        self._flows = flows
+        # Also of those that were to be held: one that was asked to end is cancelled instead. And of plain jobs: one may
+        # have become a step of a workflow that is locked for another, and then it ends here as well.
+        self._ended = [o.id for o in outcomes]
+        self._back = [o.id for o in outcomes if o.end in (End.RETRY, End.RELEASE, End.HOLD)]
+        self._awaited = sorted((o.awaits, o.id) for o in outcomes if o.awaits is not None)
+
+    async def apply(
+        self,
+        connections: Transacting,
+        steps: Sequence[Step],
+        finishing: int,
+        claim: Claim | None,
+    ) -> tuple[list[Rows], list[Rows], Advance]:
+        """These statements, of which the first so many end jobs; what follows from that before the others; and what
+        their answers decide."""
+
+        async def run(ask: Ask) -> tuple[list[Rows], list[Rows], Advance]:
+            talk = PostgresTalk(ask, self._partition, self._now)
+            locked = await lock(talk, self._flows)
+            results = [await ask(step) for step in steps[:finishing]]
+            if self._back and any(flow.paused for flow in locked.values()):
+                await talk.ask("hold_steps", ids=to_json(self._back))
+            advance = await end(talk, self._flows, self._ended)
+            if self._awaited:
+                await talk.ask("await_workflows", rows=to_json(self._awaited))
+                named = to_json([flow for flow, _ in self._awaited])
+                found = await talk.ask("release_waiters", ids=named)
+                lanes = tuple((lane, JobState(state)) for lane, state in found)
+                advance = msgspec.structs.replace(advance, lanes=advance.lanes + lanes)
+            results += [await ask(step) for step in steps[finishing:]]
+            then = [] if claim is None else claim.decide(results)
+            return results, [await ask(step) for step in then], advance
+
+        return await connections.converse(run)
+
+
+class StepEnds:
+    """Steps that a statement may end, together with others: rows of (job, workflow). Other steps of these workflows may
+    be there by now; what the statement may end of those has to be told as well, or nobody would be."""
+
+    def __init__(
+        self, ask: Ask, partition: int, now: datetime | None, steps: Sequence[Sequence[str]]
+    ) -> None:
+        self._talk = PostgresTalk(ask, partition, now)
+        self._ids = sorted({row[0] for row in steps})
+        self._named = sorted({row[1] for row in steps})
+        self._paused = False
+
+    @property
+    def steps(self) -> str:
+        return words(self._ids)
+
+    @property
+    def flows(self) -> str:
+        return words(self._named)
+
+    async def lock(self) -> None:
+        locked = await lock(self._talk, self._named)
+        self._paused = any(flow.paused for flow in locked.values())
+
+    async def tell(self, others: Sequence[str] = ()) -> Advance:
+        if not self._ids:
+            return Advance()
+        if self._paused:  # one that is taken back does not start meanwhile
+            await self._talk.ask("hold_steps", ids=to_json(self._ids))
+        return await end(self._talk, self._named, [*self._ids, *others])
+
+
+async def cancel_jobs(
+    connections: Transacting,
+    clock: Clock,
+    partition: int,
+    ids: Sequence[JobId],
+    record: Record | None,
+) -> dict[JobId, JobState]:
+    """Asks for their end, and ends those that do not run."""
+    now = clock.now_for_store()
+    values: Values = {"partition": partition, "ids": words(ids), "now": now}
+    asked: Values = {"partition": partition, "ids": to_json(list(ids))}
+
+    async def talk(ask: Ask) -> tuple[dict[JobId, JobState], bool]:
+        links = await ask(Step(FLOWS["find_links"], asked))
+        ends = StepEnds(ask, partition, now, links)
+        await ends.lock()
+        found = {
+            JobId(id): JobState(state)
+            for id, state in await ask(Step(SQL["request_cancel"], values))
+        }
+        await ask(Step(SQL["cancel_jobs"], {**values, "flows": ends.flows}))
+        await ends.tell(ids)
+        if record is not None:
+            for step in audit_steps(record(list(found)), clock):
+                await ask(step)
+        # One that became a step after the first look: once more, with the lock of its workflow first.
+        late = {row[0] for row in await ask(Step(FLOWS["find_links"], asked))}
+        return found, bool(late - {row[0] for row in links})
+
+    found, late = await connections.converse(talk)
+    while late:
+        record = None
+        _, late = await connections.converse(talk)
+    return found

@@ -1,0 +1,246 @@
+"""Gates in PostgreSQL: what is claimed and finished under limits, in two round trips of one transaction.
+
+The first locks the door, gives back what was left and picks what could start; model/limit.py decides; the second takes
+what may start, and holds the rest.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Final, Protocol
+
+import msgspec
+
+from foliot.ids import SessionId
+from foliot.model.job import ClaimedJob, Outcome
+from foliot.model.limit import Door, Limit, Passage, Rules, Traits, Use
+from foliot.store import rows
+from foliot.store.admission import Admitted, admissions
+from foliot.store.limiting import candidate, fixed_names, uses_of
+from foliot.store.port import DEADLINE_GRACE, Share
+from foliot.store.postgres.arrays import numbers, optional_numbers, texts, words
+from foliot.store.postgres.connection import Ask, Rows, Step, Transacting, Values
+from foliot.store.sql import load_statements
+
+SQL: Final = load_statements("foliot.store.postgres", "limits.sql", "claim.sql")
+
+
+# Advisory locks: see order.py.
+RULES: Final = 0x0F03_0000
+DOOR: Final = 0x0F04_0000
+LOCK_DOOR: Final = Step(SQL["lock_door"], {"space": DOOR})
+# Before a claim: which rules were in force, with nobody changing them until it has committed; and which are.
+LOCK_RULES: Final = Step(SQL["lock_rules"], {"space": RULES})
+ASK_RULES: Final = (LOCK_RULES, Step(SQL["read_version"], {}))
+
+
+async def read_rules(connections: Transacting) -> Rules:
+    [(version,)] = await connections.read(SQL["read_version"], {})
+    found = await connections.read(SQL["list_limits"], {})
+    return Rules(version, [limit_of(row) for row in found])
+
+
+def limit_of(row: Sequence[object]) -> Limit:
+    return msgspec.convert(dict(zip(Limit.__struct_fields__, row, strict=True)), Limit)
+
+
+def is_stale(locked: Rows, version: int, claimed: Sequence[ClaimedJob]) -> bool:
+    """By the answer of lock_rules: whether nothing was claimed because the limits are others than those of the version.
+    Who had to wait for a change does not see its version; there may have been none, and then something was claimed."""
+    [(current, waited)] = locked
+    return not claimed and (bool(waited) or current != version)
+
+
+async def recount(ask: Ask, now: datetime | None, names: Iterable[str] = ()) -> Door:
+    """Whoever holds the door counts right: what others have begun and not committed does not run yet, or has not
+    left. The door knows the use of these names as well."""
+    await ask(LOCK_DOOR)
+    [(version,)] = await ask(Step(SQL["read_version"], {}))
+    rules = Rules(version, [limit_of(row) for row in await ask(Step(SQL["list_limits"], {}))])
+    running = {Traits(*row[:5]): row[5] for row in await ask(Step(SQL["count_running"], {}))}
+    taken = [Use(*row) for row in await ask(Step(SQL["list_taken"], {}))]
+    asked: Values = {"names": texts({*names, *fixed_names(rules)}), "now": now}
+    read = await ask(Step(SQL["read_uses"], asked))
+    door = Door(rules, [*taken, *uses_of((), read)], read[0][0])
+    door.recount(running)
+    if changed := door.changed():
+        await ask(write_uses(changed))
+    return door
+
+
+class Gated(msgspec.Struct, frozen=True):
+    """What came of a trip through the gates."""
+
+    claimed: list[ClaimedJob] = []
+    held: list[int] = []  # lanes of those that have to wait
+    admitted: list[Admitted] = []  # those that others may run
+    stale: bool = False  # the rules have changed: nothing was claimed
+
+
+class Leaving(Protocol):
+    """What ends in the same transaction."""
+
+    @property
+    def outcomes(self) -> Sequence[Outcome]: ...
+
+    @property
+    def steps(self) -> Sequence[Step]: ...
+
+    def left(self, results: Sequence[Rows]) -> Counter[str]:
+        """The slots that those held which were accepted."""
+        ...
+
+
+class Claim(Protocol):
+    """Statements that claim, after those that finish; and those that go before them."""
+
+    @property
+    def before(self) -> list[Step]: ...
+
+    @property
+    def steps(self) -> list[Step]: ...
+
+    def decide(self, results: Sequence[Rows]) -> list[Step]:
+        """What is to be done by the answers to all steps so far."""
+        ...
+
+    def read(self, results: Sequence[Rows], second: Sequence[Rows]) -> Gated: ...
+
+
+class PlainClaim:
+    """Where nothing is limited."""
+
+    before: Final[list[Step]] = []
+
+    def __init__(self, rules: Rules, values: Values) -> None:
+        self._version = rules.version
+        self._values = {**values, "version": rules.version}
+
+    @property
+    def steps(self) -> list[Step]:
+        return [LOCK_RULES, Step(SQL["claim_jobs"], self._values)]
+
+    def decide(self, results: Sequence[Rows]) -> list[Step]:
+        return []
+
+    def read(self, results: Sequence[Rows], second: Sequence[Rows]) -> Gated:
+        claimed = rows.claimed_jobs(results[-1])
+        return Gated(claimed, stale=is_stale(results[-2], self._version, claimed))
+
+
+class GatedClaim:
+    """One claim under limits, or the end of jobs under some."""
+
+    before: Final[list[Step]] = []
+
+    def __init__(
+        self,
+        rules: Rules,
+        leaving: Leaving,
+        shares: Sequence[Share],
+        room: int,
+        claim: Values,
+    ) -> None:
+        self._rules = rules
+        self._leaving = leaving
+        left = Counter(gate for outcome in leaving.outcomes for gate in outcome.gates)
+        self._quotas = {share.lane.number: share.quota for share in shares}
+        kinds = next((share.kinds for share in shares if share.kinds is not None), None)
+        self._kinds = None if kinds is None else frozenset(kinds)
+        self._room = room
+        self._claim = claim
+        self._left = {"names": texts(left), "numbers": numbers(left.values())}
+        self._names = texts(fixed_names(rules))
+        self._passage = Passage()
+        self._stale = False
+        self._leaves = 0
+
+    @property
+    def steps(self) -> list[Step]:
+        return [
+            *ASK_RULES,
+            LOCK_DOOR,
+            Step(SQL["pick_jobs"], {**self._claim, **self._left}),
+            Step(SQL["read_uses"], {"names": self._names, "now": self._claim["now"]}),
+        ]
+
+    def decide(self, results: Sequence[Rows]) -> list[Step]:
+        *_, (version,), _, picked, uses = results
+        left, now = self._leaving.left(results), uses[0][0]
+        steps: list[Step] = []
+        if left:
+            gone = {"names": texts(left), "numbers": numbers(left.values())}
+            steps.append(Step(SQL["leave_limits"], gone))
+        self._stale, self._passage = version[0] != self._rules.version, Passage()
+        if self._stale:
+            return steps
+        door = Door(self._rules, uses_of(picked, uses), now)
+        door.leave(left)
+        found = [candidate(row, self._quotas, self._kinds) for row in picked]
+        self._passage = door.decide(found, self._room, self._quotas)
+        self._leaves = len(steps)
+        return [*steps, *self._act(now)]
+
+    def _act(self, now: float) -> list[Step]:
+        passage, steps = self._passage, list[Step]()
+        partition = {"partition": self._claim["partition"]}
+        if passage.enter:
+            ids = words([id for id, _ in passage.enter])
+            steps.append(Step(SQL["take_jobs"], {**self._claim, "ids": ids, "at": now}))
+        if passage.wait:
+            waiting = words([id for id, _ in passage.wait])
+            names = texts([name for _, name in passage.wait])
+            steps.append(Step(SQL["hold_gated"], {**partition, "ids": waiting, "names": names}))
+        if passage.pass_on:
+            steps.append(Step(SQL["admit_gated"], {**partition, "ids": words(passage.pass_on)}))
+        if passage.uses:
+            steps.append(write_uses(passage.uses))
+        return steps
+
+    def read(self, results: Sequence[Rows], second: Sequence[Rows]) -> Gated:
+        passage = self._passage
+        answers = iter(second[self._leaves :])
+        claimed: list[ClaimedJob] = []
+        if passage.enter:
+            taken = {job.id: job for job in rows.claimed_jobs(next(answers))}
+            claimed = [
+                msgspec.structs.replace(taken[id], gates=gates) if gates else taken[id]
+                for id, gates in passage.enter
+                if id in taken
+            ]
+        if passage.wait:
+            next(answers)
+        admitted = admissions(next(answers)) if passage.pass_on else []
+        return Gated(claimed, passage.lanes, admitted, self._stale)
+
+
+def write_uses(uses: Sequence[Use]) -> Step:
+    return Step(
+        SQL["write_uses"],
+        {
+            "names": texts(use.name for use in uses),
+            "used": numbers(use.used for use in uses),
+            "tokens": optional_numbers(use.tokens for use in uses),
+            "ats": numbers(use.at for use in uses),
+        },
+    )
+
+
+def claim_values(
+    partition: int, session: SessionId, shares: Sequence[Share], room: int, now: datetime | None
+) -> Values:
+    """What claim_jobs, pick_jobs and take_jobs read."""
+    return {
+        "partition": partition,
+        "session": session,
+        "now": now,
+        "grace": DEADLINE_GRACE,
+        "room": room,
+        "lanes": numbers([share.lane.number for share in shares]),
+        "queues": words([share.lane.queue for share in shares]),
+        "quotas": numbers([share.quota for share in shares]),
+        "choosy": words(["f" if share.kinds is None else "t" for share in shares]),
+        "kinds": texts(next((s.kinds for s in shares if s.kinds is not None), ())),
+    }

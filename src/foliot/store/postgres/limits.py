@@ -1,0 +1,135 @@
+"""Limits in PostgreSQL: what is set, and those who wait. What is claimed under them: gates.py."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from foliot.clock import Clock
+from foliot.ids import JobId
+from foliot.model.limit import Limit, Use
+from foliot.store.admission import admissions
+from foliot.store.limiting import (
+    Overview,
+    Standing,
+    Tended,
+    fixed_names,
+    for_all_keys,
+    holders_of,
+    look_at,
+    uses_of,
+)
+from foliot.store.postgres.allowances import CHANGE_RULES, count_no_more
+from foliot.store.postgres.arrays import numbers, texts
+from foliot.store.postgres.audit import audit_steps
+from foliot.store.postgres.connection import Ask, Connections, Step, Values
+from foliot.store.postgres.gates import SQL, read_rules, recount
+from foliot.store.searching import Record
+
+_MOST_KEYS: Final = 10_000
+
+
+class PostgresLimits:
+    def __init__(self, connections: Connections, clock: Clock, *, partitions: int) -> None:
+        self._connections = connections
+        self._clock = clock
+        self._partitions = partitions
+
+    async def set(self, limit: Limit, *, by: str | None, record: Record | None = None) -> bool:
+        values: Values = {
+            "name": limit.name,
+            "concurrency": limit.concurrency,
+            "rate": limit.rate,
+            "period": limit.period,
+            "burst": limit.burst,
+            "note": limit.note,
+            "by": by,
+            "now": self._now(),
+        }
+        return await self._change(Step(SQL["put_limit"], values), record)
+
+    async def delete(self, name: str, *, record: Record | None = None) -> bool:
+        return await self._change(Step(SQL["delete_limit"], {"name": name}), record)
+
+    async def _change(self, step: Step, record: Record | None) -> bool:
+        async def talk(ask: Ask) -> bool:
+            await ask(CHANGE_RULES)
+            changed = await ask(step)
+            if not changed:
+                return False
+            await ask(Step(SQL["raise_version"], {}))
+            await recount(ask, self._now())
+            if record is not None:
+                for each in audit_steps(record([row[0] for row in changed]), self._clock):
+                    await ask(each)
+            return True
+
+        return await self._connections.converse(talk)
+
+    async def tend(self, partition: int, after: str, *, limit: int) -> Tended:
+        async def talk(ask: Ask) -> Tended:
+            asked: Values = {"partition": partition, "after": after, "limit": limit}
+            names = [row[0] for row in await ask(Step(SQL["find_gates"], asked))]
+            door = await recount(ask, self._now(), names)
+            look = look_at(door, names)
+            found = []
+            if look.rooms:
+                values: Values = {
+                    "partition": partition,
+                    "names": texts(look.rooms),
+                    "numbers": numbers(look.rooms.values()),
+                }
+                found = admissions(await ask(Step(SQL["admit_held"], values)))
+            return look.tended(found, limit)
+
+        return await self._connections.converse(talk)
+
+    async def relax(self) -> bool:
+        rules = await read_rules(self._connections)
+        named = [limit for limit in rules.limits.values() if limit.countless]
+        return bool(named) and await count_no_more(self._connections, named)
+
+    async def all(self, *, most: int) -> list[Standing]:
+        overview = await self._overview(None)
+        return [await self._standing(overview, limit, None, most) for limit in overview.limits]
+
+    async def get(self, gate: str, *, most: int) -> Standing | None:
+        one = None if for_all_keys(gate) else gate
+        overview = await self._overview(one)
+        limit = overview.find(gate)
+        return None if limit is None else await self._standing(overview, limit, one, most)
+
+    async def _overview(self, gate: str | None) -> Overview:
+        read, now = self._connections.read, self._now()
+        rules = await read_rules(self._connections)
+        names = texts(fixed_names(rules) if gate is None else [gate])
+        uses = uses_of((), await read(SQL["read_uses"], {"names": names, "now": now}))
+        running = await read(SQL["count_running"], {}) if rules.open else []
+        waited: set[str] = set()
+        if gate is None:
+            uses += [Use(*row) for row in await read(SQL["list_uses"], {"limit": _MOST_KEYS})]
+            for partition in range(self._partitions):
+                asked: Values = {"partition": partition, "after": "", "limit": _MOST_KEYS}
+                waited.update(row[0] for row in await read(SQL["find_gates"], asked))
+        return Overview(rules, uses, running, waited)
+
+    async def _standing(
+        self, overview: Overview, limit: Limit, gate: str | None, most: int
+    ) -> Standing:
+        names, waiting = texts(overview.waited(limit, gate)), 0
+        for partition in range(self._partitions):
+            asked: Values = {"partition": partition, "names": names, "limit": most - waiting}
+            waiting += (await self._connections.read(SQL["count_waiting"], asked))[0][0]
+        now = self._clock.now().timestamp()
+        return overview.standing(limit, gate, waiting, most, now=now)
+
+    async def holders(self, gate: str, *, limit: int) -> list[JobId]:
+        found = await self._connections.read(SQL["list_holders"], holders_of(gate, limit))
+        return [JobId(row[0]) for row in found]
+
+    async def prune(self) -> int:
+        [gone] = await self._connections.transact([Step(SQL["prune_uses"], {"now": self._now()})])
+        return len(gone)
+
+    def _now(self) -> datetime | None:
+        return self._clock.now_for_store()

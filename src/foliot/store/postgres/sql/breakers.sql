@@ -1,0 +1,36 @@
+-- Breakers: one row each, locked while model/breaker.py decides what follows. Whoever changes the limit that one is
+-- (list_limits) then takes the rules' lock, and the door's last: always in this order.
+
+-- name: make_breaker
+-- One that nobody knew yet, closed.
+INSERT INTO foliot.breakers (name, state, since, burst, memory, options)
+VALUES (:name, 'closed', 0, 1, '[]', '{}') ON CONFLICT (name) DO NOTHING;
+
+-- name: read_breaker
+-- And what time it is.
+SELECT extract(epoch FROM coalesce(:now, statement_timestamp()))::float8, name, state, since, until, reason, note, changed_by,
+       rate, memory, options
+FROM foliot.breakers WHERE name = :name FOR UPDATE;
+
+-- name: write_breaker
+UPDATE foliot.breakers
+SET state = :state, since = :since::float8, until = :until::float8, reason = :reason, note = :note, changed_by = :by,
+    concurrency = :concurrency::integer, rate = :rate::float8, burst = :burst::integer, memory = :memory,
+    options = :options
+WHERE name = :name;
+
+-- name: list_breakers
+SELECT extract(epoch FROM coalesce(:now, statement_timestamp()))::float8, name, state, since, until, reason, note, changed_by,
+       rate, memory, options
+FROM foliot.breakers ORDER BY name;
+
+-- name: count_behind
+-- How many jobs wait for one, up to a number: also those that may be asked again, and were not yet. Rides jobs_gated and
+-- jobs_admitted.
+SELECT count(*) FROM (
+    SELECT 1 FROM foliot.jobs j
+    WHERE j.partition = :partition AND j.hold = 'limit' AND j.hold_note = 'breaker:' || :name::text
+    UNION ALL
+    SELECT 1 FROM foliot.jobs j
+    WHERE j.partition = :partition AND j.state = 'ready' AND j.hold_note = 'breaker:' || :name::text
+    LIMIT :limit) w;

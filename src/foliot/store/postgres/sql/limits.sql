@@ -1,0 +1,371 @@
+-- Limits: what is asked before a job may start where there are any. What decides is model/limit.py, once for both
+-- dialects. Two locks, both outside of every row: the rules, which claims share and who changes a limit has alone; and the
+-- door, in which those who start or finish jobs under limits stand one after the other. The door is the last lock
+-- that anybody takes, rows that others hold are passed over behind it, so nobody in it waits.
+
+-- name: lock_rules
+-- Before a claim: nobody changes a limit until it has committed. The version is that of when this statement began: who had
+-- to wait here for a change, which the second column tells, does not see it yet, and claims nothing.
+SELECT v.version, CASE WHEN pg_try_advisory_xact_lock_shared(:space::integer, 0) THEN false
+                       ELSE pg_advisory_xact_lock_shared(:space::integer, 0) IS NOT NULL END
+FROM foliot.rules v;
+
+-- name: change_rules
+-- Before a change: every claim that did not know of it has committed.
+SELECT count(pg_advisory_xact_lock(:space::integer, 0));
+
+-- name: read_version
+SELECT version FROM foliot.rules;
+
+-- name: raise_version
+UPDATE foliot.rules SET version = version + 1 RETURNING version;
+
+-- name: renew_rules
+-- A session comes: what each may claim uncounted is less from now on.
+UPDATE foliot.rules SET version = version + 1
+WHERE (SELECT l.name FROM foliot.limits l WHERE NOT l.counted LIMIT 1) IS NOT NULL;
+
+-- name: lock_door
+-- Whoever is stopped in it keeps others waiting no longer than this, also one who came with a transaction of its own.
+SELECT count(pg_advisory_xact_lock(:space::integer, 0)), set_config('idle_in_transaction_session_timeout', '3s', true);
+
+-- name: leave_limits
+-- Slots that jobs held which have ended. What a limit was deleted of meanwhile is not there to be given back to.
+WITH told AS (
+    SELECT jsonb_object_agg(l.name, l.number) AS numbers FROM unnest(:names::text[], :numbers::integer[]) AS l (name, number)
+)
+UPDATE foliot.uses u SET used = greatest(0, u.used - ((SELECT numbers FROM told) ->> u.name)::integer)
+WHERE u.name = ANY (:names::text[]);
+
+-- name: pick_jobs
+-- What could start: of what waits for the limits that were left, as many as have left each, whoever can run them; and as
+-- claim_jobs. In one order: who has waited for a limit does not go before another lane whose turn it is. Rides jobs_gated
+-- and jobs_ready. With each what is known of the use of its key.
+WITH freed AS MATERIALIZED (
+    SELECT h.*
+    FROM unnest(:names::text[], :numbers::integer[]) AS l (name, number)
+    CROSS JOIN LATERAL (
+        SELECT j.id, j.lane, j.queue, j.kind, j.namespace, j.extras::jsonb AS extras, j.band, j.rank
+        FROM foliot.jobs j
+        WHERE j.partition = :partition AND j.hold = 'limit' AND j.hold_note = l.name AND j.state || '' = 'held'
+          AND (j.expires_at IS NULL OR j.expires_at > coalesce(:now, statement_timestamp()))
+          AND (SELECT q.paused_at FROM foliot.queues q WHERE q.name = j.queue) IS NULL
+        ORDER BY j.band, j.rank, j.id
+        LIMIT l.number
+        FOR UPDATE SKIP LOCKED
+    ) h
+), picked AS MATERIALIZED (
+    SELECT j.*
+    FROM unnest(:lanes::bigint[], :queues::text[], :quotas::integer[], :choosy::boolean[])
+        AS l (lane, queue, quota, choosy)
+    CROSS JOIN LATERAL (
+        SELECT r.id, r.lane, r.queue, r.kind, r.namespace, r.extras::jsonb AS extras, r.band, r.rank
+        FROM foliot.jobs r
+        WHERE r.partition = :partition AND r.lane = l.lane AND r.state = 'ready'
+          AND (r.expires_at IS NULL OR r.expires_at > coalesce(:now, statement_timestamp()))
+          AND (NOT l.choosy OR r.kind = ANY (:kinds::text[]))
+          AND (SELECT q.paused_at FROM foliot.queues q WHERE q.name = l.queue) IS NULL
+        ORDER BY r.band, r.rank, r.id
+        LIMIT l.quota
+        FOR UPDATE SKIP LOCKED
+    ) j
+    LIMIT :room
+), candidates AS (
+    SELECT f.*, true AS held FROM freed f
+    UNION ALL
+    SELECT p.*, false FROM picked p
+)
+SELECT c.id::text, c.lane, c.queue, c.kind, c.namespace, c.extras ->> 'limit_key', c.extras ->> 'breaker', c.held,
+       (SELECT jsonb_build_array(u.used, u.tokens, u.at) FROM foliot.uses u
+        WHERE u.name = CASE c.namespace WHEN 'default' THEN 'key:' || (c.extras ->> 'limit_key')
+                                        ELSE 'key@' || c.namespace || '@' || (c.extras ->> 'limit_key') END)::text
+FROM candidates c
+ORDER BY array_position(:lanes::bigint[], c.lane), c.band, c.rank, c.id;
+
+-- name: read_uses
+-- And what time it is: a row for each that is used, or one without.
+SELECT extract(epoch FROM coalesce(:now, statement_timestamp()))::float8, u.name, u.used, u.tokens, u.at
+FROM (SELECT 1) o LEFT JOIN foliot.uses u ON u.name = ANY (:names::text[]);
+
+-- name: take_jobs
+-- Those that may start, as claim_jobs takes them; at the time of the decision, which rates go by.
+WITH taken AS (
+    UPDATE foliot.jobs j
+    SET state = 'running', hold = NULL, hold_note = NULL, session = :session, fence = j.fence + 1,
+        attempt = j.attempt + 1, claimed_at = to_timestamp(:at::float8),
+        deadline_at = to_timestamp(:at::float8) + make_interval(secs => j.timeout + :grace)
+    WHERE j.partition = :partition AND j.id = ANY (:ids::uuid[]) AND j.state || '' IN ('ready', 'held')
+    RETURNING j.id, j.fence, j.kind, j.payload, j.attempt, j.max_attempts, j.losses, j.timeout,
+              j.ordering_key IS NOT NULL OR j.workflow IS NOT NULL AS linked,
+              j.lane, j.priority,
+              CASE WHEN num_nonnulls(j.key, j.tags, j.ordering_key, j.fair_key, j.workflow) > 0
+                        OR j.namespace <> 'default' OR j.run_at <> j.created_at OR strpos(j.extras, '"nominal":') > 0
+                   THEN jsonb_strip_nulls(jsonb_build_object(
+                       'namespace', j.namespace, 'key', j.key, 'tags', j.tags, 'ordering_key', j.ordering_key,
+                       'fair_key', j.fair_key, 'workflow', j.workflow, 'extras', j.extras::jsonb, 'run_at',
+                       CASE WHEN j.run_at <> j.created_at OR strpos(j.extras, '"nominal":') > 0
+                            THEN (extract(epoch FROM j.run_at) * 1000000)::bigint END))::text
+                   ELSE '{"extras":' || j.extras || '}' END AS more
+)
+SELECT id::text, fence, kind, payload, attempt, max_attempts, losses, timeout, linked, lane, priority, more FROM taken;
+
+-- name: hold_gated
+-- Those for which a limit is full, named with each.
+WITH told AS (
+    SELECT jsonb_object_agg(w.id, w.name) AS names FROM unnest(:ids::uuid[], :names::text[]) AS w (id, name)
+)
+UPDATE foliot.jobs j SET state = 'held', hold = 'limit', hold_note = (SELECT names FROM told) ->> j.id::text
+WHERE j.partition = :partition AND j.id = ANY (:ids::uuid[]) AND j.state || '' IN ('ready', 'held')
+RETURNING j.lane;
+
+-- name: admit_gated
+-- Those that could start, and not here: to be asked again by who can run them. As in admit_held, the note stays.
+UPDATE foliot.jobs j SET state = 'ready', hold = NULL
+WHERE j.partition = :partition AND j.id = ANY (:ids::uuid[]) AND j.state || '' = 'held' AND j.hold || '' = 'limit'
+RETURNING j.lane, j.state;
+
+-- name: write_uses
+INSERT INTO foliot.uses (name, used, tokens, at)
+SELECT w.name, w.used, w.tokens, w.at
+FROM unnest(:names::text[], :used::integer[], :tokens::float8[], :ats::float8[]) AS w (name, used, tokens, at)
+ON CONFLICT (name) DO UPDATE SET used = excluded.used, tokens = excluded.tokens, at = excluded.at;
+
+-- Where keys are all that limits are about, and none has a rate, the database decides by itself what model/limit.py would:
+-- one round trip, and the door is not held while somebody thinks, nor while jobs end.
+
+-- name: count_leaving
+-- Before they end, and outside the door: the slots of running jobs that are still the session's under their fences, so of
+-- those that will be accepted. They are locked, so that it stays so; their number is kept for leave_keys until the end of
+-- the transaction. One key for each. One that has become a step of a workflow may be refused and told again: if it
+-- was not, its slot is counted anew with the next `tend`.
+WITH told AS (
+    SELECT jsonb_object_agg(l.id, jsonb_build_array(l.fence, l.name)) AS facts
+    FROM unnest(:ids::uuid[], :fences::bigint[], :names::text[]) AS l (id, fence, name)
+), mine AS MATERIALIZED (
+    SELECT (SELECT facts FROM told) -> j.id::text ->> 1 AS name
+    FROM foliot.jobs j
+    WHERE j.partition = :partition AND j.id = ANY (:ids::uuid[]) AND j.session = :session
+      AND j.state || '' = 'running' AND j.fence = ((SELECT facts FROM told) -> j.id::text ->> 0)::bigint
+      AND j.workflow IS NULL
+    ORDER BY j.id FOR UPDATE
+)
+SELECT set_config('foliot.left', coalesce((SELECT jsonb_object_agg(g.name, g.number)::text
+    FROM (SELECT m.name, count(*) AS number FROM mine m GROUP BY m.name) g), '{}'), true);
+
+-- name: leave_keys
+-- In the door: what count_leaving has counted is given back.
+WITH told AS MATERIALIZED (
+    SELECT current_setting('foliot.left')::jsonb AS numbers
+)
+UPDATE foliot.uses u SET used = greatest(0, u.used - ((SELECT numbers FROM told) ->> u.name)::integer)
+WHERE u.name = ANY (ARRAY(SELECT jsonb_object_keys(numbers) FROM told));
+
+-- name: claim_keyed
+-- As pick_jobs and what follows it: what waits for the keys that were left, and the front of the lanes. Of each key as
+-- many as it has slots; the others wait for it. A key by its own name before all beginnings of keys, and the first of
+-- these that fits. Returns what was claimed, each with its key, in the order in which it is to run; then without an id
+-- the lanes of those that wait and of those that others may run.
+WITH told AS MATERIALIZED (
+    SELECT :exact::jsonb AS exact
+), beginnings AS MATERIALIZED (
+    SELECT r.beginning, r.slots FROM unnest(:beginnings::text[], :slots::integer[]) AS r (beginning, slots)
+), freed AS MATERIALIZED (
+    SELECT h.*
+    FROM unnest(:names::text[], :numbers::integer[]) AS l (name, number)
+    CROSS JOIN LATERAL (
+        SELECT j.id, j.lane, j.kind, j.namespace, j.extras::jsonb ->> 'limit_key' AS key, j.band, j.rank
+        FROM foliot.jobs j
+        WHERE j.partition = :partition AND j.hold = 'limit' AND j.hold_note = l.name AND j.state || '' = 'held'
+          AND (j.expires_at IS NULL OR j.expires_at > coalesce(:now, statement_timestamp()))
+          AND (SELECT q.paused_at FROM foliot.queues q WHERE q.name = j.queue) IS NULL
+          AND (SELECT v.version FROM foliot.rules v) = :version::bigint
+        ORDER BY j.band, j.rank, j.id
+        LIMIT l.number
+        FOR UPDATE SKIP LOCKED
+    ) h
+), picked AS MATERIALIZED (
+    SELECT j.*
+    FROM unnest(:lanes::bigint[], :queues::text[], :quotas::integer[], :choosy::boolean[])
+        AS l (lane, queue, quota, choosy)
+    CROSS JOIN LATERAL (
+        SELECT r.id, r.lane, r.kind, r.namespace, r.extras::jsonb ->> 'limit_key' AS key, r.band, r.rank
+        FROM foliot.jobs r
+        WHERE r.partition = :partition AND r.lane = l.lane AND r.state = 'ready'
+          AND (r.expires_at IS NULL OR r.expires_at > coalesce(:now, statement_timestamp()))
+          AND (NOT l.choosy OR r.kind = ANY (:kinds::text[]))
+          AND (SELECT q.paused_at FROM foliot.queues q WHERE q.name = l.queue) IS NULL
+          AND (SELECT v.version FROM foliot.rules v) = :version::bigint
+        ORDER BY r.band, r.rank, r.id
+        LIMIT l.quota
+        FOR UPDATE SKIP LOCKED
+    ) j
+    LIMIT :room
+), candidates AS MATERIALIZED (
+    SELECT c.*, CASE WHEN c.most IS NULL THEN NULL
+                     WHEN c.namespace = 'default' THEN 'key:' || c.key
+                     ELSE 'key@' || c.namespace || '@' || c.key END AS gate
+    FROM (SELECT f.*, array_position(:lanes::bigint[], f.lane) AS share, f.held
+                     AND (array_position(:lanes::bigint[], f.lane) IS NULL
+                          OR :choosy_any::boolean AND f.kind <> ALL (:kinds::text[])) AS strange,
+                 coalesce(((SELECT exact FROM told) ->> f.key)::integer,
+                          (SELECT b.slots FROM beginnings b WHERE starts_with(f.key, b.beginning) LIMIT 1)) AS most
+          FROM (SELECT a.*, true AS held FROM freed a UNION ALL SELECT b.*, false FROM picked b) f
+          OFFSET 0) c  -- looked up once for each, although it is used twice
+), decided AS MATERIALIZED (
+    SELECT d.*, d.gate IS NULL OR d.place <= d.most - coalesce(
+               (SELECT u.used FROM foliot.uses u WHERE u.name = d.gate), 0) AS fits
+    FROM (SELECT c.*, row_number() OVER (PARTITION BY c.gate ORDER BY c.share, c.band, c.rank, c.id) AS place
+          FROM candidates c WHERE NOT c.strange) d
+), entering AS MATERIALIZED (
+    SELECT e.id, e.gate, row_number() OVER (ORDER BY e.share, e.band, e.rank, e.id) AS turn
+    FROM (SELECT d.*, row_number() OVER (PARTITION BY d.share ORDER BY d.band, d.rank, d.id) AS place_in_share
+          FROM decided d WHERE d.fits) e
+    WHERE e.place_in_share <= (:quotas::integer[])[e.share] ORDER BY turn LIMIT :room
+), taken AS (
+    UPDATE foliot.jobs j
+    SET state = 'running', hold = NULL, hold_note = NULL, session = :session, fence = j.fence + 1,
+        attempt = j.attempt + 1, claimed_at = coalesce(:now, statement_timestamp()),
+        deadline_at = coalesce(:now, statement_timestamp()) + make_interval(secs => j.timeout + :grace)
+    WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT id FROM entering)) AND j.state || '' IN ('ready', 'held')
+    RETURNING j.id, j.fence, j.kind, j.payload, j.attempt, j.max_attempts, j.losses, j.timeout,
+              j.ordering_key IS NOT NULL OR j.workflow IS NOT NULL AS linked,
+              j.lane, j.priority,
+              CASE WHEN num_nonnulls(j.key, j.tags, j.ordering_key, j.fair_key, j.workflow) > 0
+                        OR j.namespace <> 'default' OR j.run_at <> j.created_at OR strpos(j.extras, '"nominal":') > 0
+                   THEN jsonb_strip_nulls(jsonb_build_object(
+                       'namespace', j.namespace, 'key', j.key, 'tags', j.tags, 'ordering_key', j.ordering_key,
+                       'fair_key', j.fair_key, 'workflow', j.workflow, 'extras', j.extras::jsonb, 'run_at',
+                       CASE WHEN j.run_at <> j.created_at OR strpos(j.extras, '"nominal":') > 0
+                            THEN (extract(epoch FROM j.run_at) * 1000000)::bigint END))::text
+                   ELSE '{"extras":' || j.extras || '}' END AS more
+), waiting AS (
+    UPDATE foliot.jobs j
+    SET state = 'held', hold = 'limit',
+        hold_note = (SELECT jsonb_object_agg(d.id, d.gate) FROM decided d WHERE NOT d.fits) ->> j.id::text
+    WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT d.id FROM decided d WHERE NOT d.fits))
+      AND j.state || '' IN ('ready', 'held')
+    RETURNING j.lane
+), passed AS (
+    UPDATE foliot.jobs j SET state = 'ready', hold = NULL, hold_note = NULL
+    WHERE j.partition = :partition AND j.state || '' = 'held' AND j.hold || '' = 'limit'
+      AND j.id = ANY (ARRAY(SELECT c.id FROM candidates c WHERE c.strange
+                            UNION ALL
+                            (SELECT d.id FROM decided d WHERE d.fits AND d.held EXCEPT SELECT e.id FROM entering e)))
+    RETURNING j.lane
+), entered AS (
+    INSERT INTO foliot.uses (name, used, at)
+    SELECT e.gate, count(*), extract(epoch FROM coalesce(:now, statement_timestamp()))
+    FROM entering e WHERE e.gate IS NOT NULL GROUP BY e.gate
+    ON CONFLICT (name) DO UPDATE SET used = uses.used + excluded.used, at = excluded.at
+)
+SELECT t.id::text, t.fence, t.kind, t.payload, t.attempt, t.max_attempts, t.losses, t.timeout, t.linked, t.lane,
+       t.priority, t.more, e.gate, e.turn
+FROM entering e FULL JOIN taken t ON t.id = e.id  -- with a condition it could be done row by row
+UNION ALL
+SELECT NULL, 0, 'held', NULL, 0, 0, 0, NULL, false, w.lane, 0, NULL, NULL, NULL FROM waiting w
+UNION ALL
+SELECT NULL, 0, 'ready', NULL, 0, 0, 0, NULL, false, p.lane, 0, NULL, NULL, NULL FROM passed p
+ORDER BY turn;
+
+-- name: count_running
+-- What really runs, by what limits go by. Rides jobs_running. Under a breaker only what was claimed since it came into its
+-- state: what began before is no try, and must not take the place of one.
+SELECT j.queue, j.kind, j.namespace, j.extras::jsonb ->> 'limit_key', b.name, count(*)
+FROM foliot.jobs j
+LEFT JOIN foliot.breakers b ON b.name = j.extras::jsonb ->> 'breaker' AND j.claimed_at >= to_timestamp(b.since)
+WHERE j.state = 'running' GROUP BY 1, 2, 3, 4, 5;
+
+-- name: find_gates
+-- The next limits after this one that jobs wait for, by skip scan over jobs_gated.
+WITH RECURSIVE named AS (
+    (SELECT j.hold_note, 1 AS number FROM foliot.jobs j
+     WHERE j.partition = :partition AND j.hold = 'limit' AND j.hold_note > :after::text
+     ORDER BY j.hold_note LIMIT 1)
+    UNION ALL
+    SELECT n.hold_note, k.number + 1
+    FROM named k CROSS JOIN LATERAL (
+        SELECT j.hold_note FROM foliot.jobs j
+        WHERE j.partition = :partition AND j.hold = 'limit' AND j.hold_note > k.hold_note
+        ORDER BY j.hold_note LIMIT 1
+    ) n
+    WHERE k.number < :limit
+)
+SELECT k.hold_note FROM named k ORDER BY k.number;
+
+-- name: admit_held
+-- The first of those that wait for each of these limits, so many; of a paused queue none, which others could not pass.
+-- What they waited for stays written on them until they are claimed, for count_behind.
+WITH first AS MATERIALIZED (
+    SELECT h.id
+    FROM unnest(:names::text[], :numbers::integer[]) AS l (name, number)
+    CROSS JOIN LATERAL (
+        SELECT j.id FROM foliot.jobs j
+        WHERE j.partition = :partition AND j.hold = 'limit' AND j.hold_note = l.name AND j.state || '' = 'held'
+          AND (SELECT q.paused_at FROM foliot.queues q WHERE q.name = j.queue) IS NULL
+        ORDER BY j.band, j.rank, j.id
+        LIMIT l.number
+        FOR UPDATE SKIP LOCKED
+    ) h
+)
+UPDATE foliot.jobs j SET state = 'ready', hold = NULL
+WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT id FROM first)) AND j.state || '' = 'held'
+RETURNING j.lane, j.state;
+
+-- name: put_limit
+-- Whether it is new or another than it was.
+INSERT INTO foliot.limits AS l (name, concurrency, rate, period, burst, note, updated_by, updated_at)
+VALUES (:name, :concurrency::integer, :rate::float8, :period::float8, :burst::integer, :note, :by, coalesce(:now, now()))
+ON CONFLICT (name) DO UPDATE
+SET concurrency = excluded.concurrency, rate = excluded.rate, period = excluded.period, burst = excluded.burst,
+    note = excluded.note, updated_by = excluded.updated_by, updated_at = excluded.updated_at, counted = true
+WHERE (l.concurrency, l.rate, l.period, l.burst, l.note)
+    IS DISTINCT FROM (excluded.concurrency, excluded.rate, excluded.period, excluded.burst, excluded.note)
+RETURNING l.name;
+
+-- name: count_limits
+-- Which of these limits are counted from now on, and which are not.
+UPDATE foliot.limits SET counted = :counted
+WHERE name = ANY (:names::text[]) AND counted IS DISTINCT FROM :counted RETURNING name;
+
+-- name: count_sessions
+SELECT count(*) FROM foliot.sessions;
+
+-- name: delete_limit
+DELETE FROM foliot.limits WHERE name = :name RETURNING name;
+
+-- name: list_limits
+-- A breaker that is not closed is one of them.
+SELECT name, concurrency, rate, period, burst, note, updated_by, updated_at, counted FROM foliot.limits
+UNION ALL
+SELECT 'breaker:' || name, concurrency, rate, 1, burst, coalesce(note, reason), changed_by, to_timestamp(since), true
+FROM foliot.breakers WHERE state <> 'closed'
+ORDER BY name;
+
+-- name: list_taken
+SELECT name, used, tokens, at FROM foliot.uses WHERE used > 0;
+
+-- name: list_uses
+-- Those that are used most.
+SELECT u.name, u.used, u.tokens, u.at FROM foliot.uses u ORDER BY u.used DESC, u.name LIMIT :limit;
+
+-- name: count_waiting
+-- How many jobs wait for these, up to a number.
+SELECT count(*) FROM (
+    SELECT 1 FROM foliot.jobs j
+    WHERE j.partition = :partition AND j.hold = 'limit' AND j.hold_note = ANY (:names::text[]) LIMIT :limit) w;
+
+-- name: list_holders
+-- Jobs that run under a limit, those that began first. Rides jobs_running.
+SELECT j.id::text FROM foliot.jobs j
+WHERE j.state = 'running'
+  AND CASE :scope::text WHEN 'queue' THEN j.queue = :word::text WHEN 'kind' THEN j.kind = :word
+           WHEN 'namespace' THEN j.namespace = :word WHEN 'breaker' THEN j.extras::jsonb ->> 'breaker' = :word
+           ELSE j.extras::jsonb ->> 'limit_key' = :word AND j.namespace = :namespace END
+ORDER BY j.claimed_at LIMIT :limit;
+
+-- name: prune_uses
+-- Of keys that nobody has asked for so long. A rate has all its tokens again by then.
+DELETE FROM foliot.uses
+WHERE used = 0 AND left(name, 3) = 'key'
+  AND at < extract(epoch FROM coalesce(:now, now()))::float8 - CASE WHEN tokens IS NULL THEN 3600 ELSE 40 * 86400 END
+RETURNING name;

@@ -1,0 +1,277 @@
+"""Limits in SQLite: what is claimed under them, what is set, and those who wait. Who writes is alone in the door."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from sqlite3 import Connection
+from typing import Final
+
+import msgspec
+
+from foliot.clock import Clock
+from foliot.ids import JobId
+from foliot.model.job import Outcome
+from foliot.model.limit import Door, Limit, Rules, Traits, Use
+from foliot.store.admission import Admitted, admissions
+from foliot.store.limiting import (
+    Overview,
+    Standing,
+    Tended,
+    candidate,
+    fixed_names,
+    for_all_keys,
+    holders_of,
+    look_at,
+    slots_of,
+    uses_of,
+)
+from foliot.store.port import Share
+from foliot.store.searching import Record
+from foliot.store.sqlite.audit import write_record
+from foliot.store.sqlite.batches import Rows, Values, execute, load_parts, to_json
+from foliot.store.sqlite.claim import Claim, Taken
+from foliot.store.sqlite.connection import Connections
+from foliot.store.sqlite.times import from_microseconds, store_now
+
+SQL: Final = load_parts("limits.sql")
+_MOST_KEYS: Final = 10_000
+
+
+class KnownRules:
+    """The limits there are, read anew when they have changed."""
+
+    def __init__(self) -> None:
+        self._rules = Rules()
+
+    def read(self, connection: Connection) -> Rules:
+        [(version,)] = execute(connection, SQL["read_version"], {})
+        if version != self._rules.version:
+            self._rules = read_rules(connection)
+        return self._rules
+
+
+def read_rules(connection: Connection) -> Rules:
+    [(version,)] = execute(connection, SQL["read_version"], {})
+    return Rules(version, [limit_of(row) for row in execute(connection, SQL["list_limits"], {})])
+
+
+def limit_of(row: Sequence[object]) -> Limit:
+    told = dict(zip(Limit.__struct_fields__, row, strict=True))
+    told["updated_at"] = from_microseconds(told["updated_at"])  # type: ignore[arg-type]  # it is a number
+    told["counted"] = True
+    return msgspec.convert(told, Limit)
+
+
+class Gated(msgspec.Struct, frozen=True):
+    """What came of a claim through the gates."""
+
+    taken: list[Taken] = []
+    gates: dict[JobId, tuple[str, ...]] = {}  # of those
+    held: list[int] = []  # lanes of those that have to wait
+    admitted: list[Admitted] = []  # those that others may run
+
+
+class Gates:
+    """Claims and ends of one trip, under limits."""
+
+    def __init__(self, connection: Connection, partition: int, rules: Rules, now: int) -> None:
+        self._connection = connection
+        self._rules = rules
+        self._common: Values = {"partition": partition, "now": now}
+
+    def leave(self, outcomes: Iterable[Outcome], refused: Sequence[JobId]) -> Counter[str]:
+        """What has ended gives back its slots."""
+        left = slots_of(outcomes, refused)
+        if left:
+            execute(self._connection, SQL["leave_limits"], {"left": to_json(list(left.items()))})
+        return left
+
+    def pass_through(self, claim: Claim | None, left: Counter[str], now: int) -> Gated:
+        shares = () if claim is None else claim.shares
+        if left or any(self._rules.concern(share.lane.queue) for share in shares):
+            return self._decide(claim, left)
+        return Gated() if claim is None else Gated(claim.apply(self._connection, now))
+
+    def _decide(self, claim: Claim | None, left: Counter[str]) -> Gated:
+        picked = self._pick(claim, left)
+        names = to_json(fixed_names(self._rules))
+        uses = execute(self._connection, SQL["read_uses"], {**self._common, "names": names})
+        door = Door(self._rules, uses_of(picked, uses), uses[0][0])
+        shares: Sequence[Share] = () if claim is None else claim.shares
+        quotas = {share.lane.number: share.quota for share in shares}
+        kinds = next((share.kinds for share in shares if share.kinds is not None), None)
+        known = None if kinds is None else frozenset(kinds)
+        found = [candidate(row, quotas, known) for row in picked]
+        passage = door.decide(found, 0 if claim is None else claim.room, quotas)
+        taken: list[Taken] = []
+        if claim is not None and passage.enter:
+            ids = [id for id, _ in passage.enter]
+            taken = claim.take(self._connection, SQL["take_jobs"], ids, self._common)
+        waiting: Values = {**self._common, "waiting": to_json(passage.wait)}
+        execute(self._connection, SQL["hold_gated"], waiting)
+        on: Values = {**self._common, "ids": to_json(passage.pass_on)}
+        admitted = admissions(execute(self._connection, SQL["admit_gated"], on))
+        write_uses(self._connection, passage.uses)
+        return Gated(taken, dict(passage.enter), passage.lanes, admitted)
+
+    def _pick(self, claim: Claim | None, left: Counter[str]) -> Rows:
+        freed, ready = SQL["pick_jobs"]
+        picked: Rows = []
+        turns: dict[int, int] = {}
+        for name, number in left.items():
+            asked: Values = {**self._common, "name": name, "number": number}
+            picked += execute(self._connection, [freed], asked)
+        room = 0 if claim is None else claim.room
+        for share in () if claim is None else claim.shares:
+            quota = min(share.quota, room)
+            turns[share.lane.number] = len(turns)
+            if quota <= 0:
+                break
+            lane: Values = {
+                **self._common,
+                "lane": share.lane.number,
+                "queue": share.lane.queue,
+                "kinds": None if share.kinds is None else to_json(share.kinds),
+                "quota": quota,
+            }
+            found = execute(self._connection, [ready], lane)
+            picked += found
+            room -= len(found)
+        # In one order: who has waited for a limit does not go before another lane whose turn it is.
+        picked.sort(key=lambda row: (turns.get(row[3], len(turns)), *row[:3]))
+        return [row[2:] for row in picked]
+
+
+def write_uses(connection: Connection, uses: Sequence[Use]) -> None:
+    if uses:
+        told = [(use.name, use.used, use.tokens, use.at) for use in uses]
+        execute(connection, SQL["write_uses"], {"uses": to_json(told)})
+
+
+def recount(connection: Connection, now: int, names: Sequence[str] = ()) -> Door:
+    rules = read_rules(connection)
+    running = {Traits(*r[:5]): r[5] for r in execute(connection, SQL["count_running"], {})}
+    taken = [Use(*row) for row in execute(connection, SQL["list_taken"], {})]
+    asked: Values = {"names": to_json([*names, *fixed_names(rules)]), "now": now}
+    read = execute(connection, SQL["read_uses"], asked)
+    door = Door(rules, [*taken, *uses_of((), read)], read[0][0])
+    door.recount(running)
+    write_uses(connection, door.changed())
+    return door
+
+
+class SqliteLimits:
+    def __init__(self, connections: Connections, clock: Clock, *, partitions: int) -> None:
+        self._connections = connections
+        self._clock = clock
+        self._partitions = partitions
+
+    async def set(self, limit: Limit, *, by: str | None, record: Record | None = None) -> bool:
+        values: Values = {
+            "name": limit.name,
+            "concurrency": limit.concurrency,
+            "rate": limit.rate,
+            "period": limit.period,
+            "burst": limit.burst,
+            "note": limit.note,
+            "by": by,
+        }
+        return await self._change("put_limit", values, record)
+
+    async def delete(self, name: str, *, record: Record | None = None) -> bool:
+        return await self._change("delete_limit", {"name": name}, record)
+
+    async def _change(self, name: str, values: Values, record: Record | None) -> bool:
+        def run(connection: Connection) -> bool:
+            now = store_now(self._clock)
+            changed = execute(connection, SQL[name], {**values, "now": now})
+            if changed:
+                execute(connection, SQL["raise_version"], {"now": now})
+                recount(connection, now)
+                write_record(connection, record, [row[0] for row in changed], now=now)
+            return bool(changed)
+
+        return await self._connections.transact(run)
+
+    async def tend(self, partition: int, after: str, *, limit: int) -> Tended:
+        asked: Values = {"partition": partition, "after": after, "limit": limit}
+
+        def look(connection: Connection) -> Tended | None:
+            return None if execute(connection, SQL["find_gates"], asked) else Tended([], None)
+
+        def run(connection: Connection) -> Tended:
+            names = [row[0] for row in execute(connection, SQL["find_gates"], asked)]
+            door = recount(connection, store_now(self._clock), names)
+            seen = look_at(door, names)
+            found = []
+            for name, number in seen.rooms.items():
+                values: Values = {"partition": partition, "name": name, "number": number}
+                found += admissions(execute(connection, SQL["admit_held"], values))
+            return seen.tended(found, limit)
+
+        return await self._connections.transact(run, look=look)
+
+    async def all(self, *, most: int) -> list[Standing]:
+        def run(connection: Connection) -> list[Standing]:
+            overview = self._overview(connection, None)
+            return [
+                self._standing(connection, overview, limit, None, most) for limit in overview.limits
+            ]
+
+        return await self._connections.read(run)
+
+    async def get(self, gate: str, *, most: int) -> Standing | None:
+        one = None if for_all_keys(gate) else gate
+
+        def run(connection: Connection) -> Standing | None:
+            overview = self._overview(connection, one)
+            limit = overview.find(gate)
+            if limit is None:
+                return None
+            return self._standing(connection, overview, limit, one, most)
+
+        return await self._connections.read(run)
+
+    def _overview(self, connection: Connection, gate: str | None) -> Overview:
+        rules = read_rules(connection)
+        names = to_json(fixed_names(rules) if gate is None else [gate])
+        asked: Values = {"names": names, "now": store_now(self._clock)}
+        uses = uses_of((), execute(connection, SQL["read_uses"], asked))
+        waited: set[str] = set()
+        if gate is None:
+            most: Values = {"limit": _MOST_KEYS}
+            uses += [Use(*row) for row in execute(connection, SQL["list_uses"], most)]
+            for partition in range(self._partitions):
+                where: Values = {"partition": partition, "after": "", **most}
+                waited.update(row[0] for row in execute(connection, SQL["find_gates"], where))
+        return Overview(rules, uses, waited=waited)
+
+    def _standing(
+        self,
+        connection: Connection,
+        overview: Overview,
+        limit: Limit,
+        gate: str | None,
+        most: int,
+    ) -> Standing:
+        names, waiting = to_json(overview.waited(limit, gate)), 0
+        for partition in range(self._partitions):
+            asked: Values = {"partition": partition, "names": names, "limit": most - waiting}
+            waiting += execute(connection, SQL["count_waiting"], asked)[0][0]
+        now = self._clock.now().timestamp()
+        return overview.standing(limit, gate, waiting, most, now=now)
+
+    async def holders(self, gate: str, *, limit: int) -> list[JobId]:
+        asked = holders_of(gate, limit)
+        found = await self._connections.read(lambda c: execute(c, SQL["list_holders"], asked))
+        return [JobId(row[0]) for row in found]
+
+    async def relax(self) -> bool:
+        return False  # whoever writes is alone, so there is little to save
+
+    async def prune(self) -> int:
+        values: Values = {"now": store_now(self._clock)}
+        return len(
+            await self._connections.transact(lambda c: execute(c, SQL["prune_uses"], values))
+        )

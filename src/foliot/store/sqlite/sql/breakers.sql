@@ -1,0 +1,32 @@
+-- Breakers: one row each; model/breaker.py decides what follows. There is one writer, so nobody changes one meanwhile.
+
+-- name: make_breaker
+-- One that nobody knew yet, closed.
+INSERT INTO foliot_breakers (name, state, since, burst, memory, options)
+VALUES (:name, 'closed', 0, 1, '[]', '{}') ON CONFLICT (name) DO NOTHING;
+
+-- name: read_breaker
+-- And what time it is.
+SELECT :now / 1000000.0, name, state, since, until, reason, note, changed_by, rate, memory, options
+FROM foliot_breakers WHERE name = :name;
+
+-- name: write_breaker
+UPDATE foliot_breakers
+SET state = :state, since = :since, until = :until, reason = :reason, note = :note, changed_by = :by,
+    concurrency = :concurrency, rate = :rate, burst = :burst, memory = :memory, options = :options
+WHERE name = :name;
+
+-- name: list_breakers
+SELECT :now / 1000000.0, name, state, since, until, reason, note, changed_by, rate, memory, options
+FROM foliot_breakers ORDER BY name;
+
+-- name: count_behind
+-- How many jobs wait for one, up to a number: also those that may be asked again, and were not yet. Rides
+-- foliot_jobs_gated and foliot_jobs_admitted.
+SELECT count(*) FROM (
+    SELECT 1 FROM foliot_jobs j
+    WHERE j.partition = :partition AND j.hold = 'limit' AND j.hold_note = 'breaker:' || :name
+    UNION ALL
+    SELECT 1 FROM foliot_jobs j
+    WHERE j.partition = :partition AND j.state = 'ready' AND j.hold_note = 'breaker:' || :name
+    LIMIT :limit);

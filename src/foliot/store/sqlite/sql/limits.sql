@@ -1,0 +1,185 @@
+-- Limits: what is asked before a job may start where there are any. What decides is model/limit.py, once for both
+-- dialects. There is one writer, so whoever writes is alone in the door, and nobody changes a limit meanwhile.
+
+-- name: read_version
+SELECT version FROM foliot_rules;
+
+-- name: raise_version
+-- By the clock as well: a number that was taken back with its transaction is not given again.
+UPDATE foliot_rules SET version = max(version + 1, :now);
+
+-- name: leave_limits
+-- Slots that jobs held which have ended. What a limit was deleted of meanwhile is not there to be given back to.
+UPDATE foliot_uses
+SET used = max(0, used - (SELECT json_extract(l.value, '$[1]') FROM json_each(:left) l
+                          WHERE json_extract(l.value, '$[0]') = foliot_uses.name))
+WHERE name IN (SELECT json_extract(value, '$[0]') FROM json_each(:left));
+
+-- name: pick_jobs
+-- What could start: of what waits for one limit that was left, as many as have left it, whoever can run them; and of one
+-- lane, as claim_jobs. With each its place, and what is known of the use of its key.
+SELECT j.band, j.rank, j.id, j.lane, j.queue, j.kind, j.namespace, json_extract(j.extras, '$.limit_key'),
+       json_extract(j.extras, '$.breaker'), 1,
+       (SELECT json_array(u.used, u.tokens, u.at) FROM foliot_uses u
+        WHERE u.name = CASE j.namespace WHEN 'default' THEN 'key:' || json_extract(j.extras, '$.limit_key')
+                                        ELSE 'key@' || j.namespace || '@' || json_extract(j.extras, '$.limit_key') END)
+FROM foliot_jobs j
+WHERE j.partition = :partition AND j.hold = 'limit' AND j.hold_note = :name AND j.state || '' = 'held'
+  AND (j.expires_at IS NULL OR j.expires_at > :now)
+  AND NOT EXISTS (SELECT 1 FROM foliot_queues q WHERE q.name = j.queue AND q.paused_at IS NOT NULL)
+ORDER BY j.band, j.rank, j.id
+LIMIT :number;
+SELECT c.band, c.rank, c.id, c.lane, c.queue, c.kind, c.namespace, c.limit_key, c.breaker, 0,
+       (SELECT json_array(u.used, u.tokens, u.at) FROM foliot_uses u
+        WHERE c.limit_key IS NOT NULL AND u.name = CASE c.namespace WHEN 'default' THEN 'key:' || c.limit_key
+                                                   ELSE 'key@' || c.namespace || '@' || c.limit_key END)
+FROM (SELECT j.band, j.rank, j.id, j.lane, j.queue, j.kind, j.namespace,
+             json_extract(j.extras, '$.limit_key') AS limit_key, json_extract(j.extras, '$.breaker') AS breaker
+      FROM foliot_jobs j
+      WHERE j.partition = :partition AND j.lane = :lane AND j.state = 'ready'
+        AND (j.expires_at IS NULL OR j.expires_at > :now)
+        AND (:kinds IS NULL OR j.kind IN (SELECT value FROM json_each(:kinds)))
+        AND NOT EXISTS (SELECT 1 FROM foliot_queues q WHERE q.name = :queue AND q.paused_at IS NOT NULL)
+      ORDER BY j.band, j.rank, j.id
+      LIMIT :quota) c;
+
+-- name: read_uses
+-- And what time it is: a row for each that is used, or one without.
+SELECT :now / 1000000.0, u.name, u.used, u.tokens, u.at
+FROM (SELECT 1) LEFT JOIN foliot_uses u ON u.name IN (SELECT value FROM json_each(:names));
+
+-- name: take_jobs
+-- Those that may start, as claim_jobs takes them: first what the worker needs to know, then the claim of the same rows.
+SELECT json_group_array(json_array(r.id, r.fence, r.kind, r.payload, r.attempt, r.max_attempts, r.losses,
+                                   r.timeout, r.linked, r.lane, r.priority, r.more || '')),
+       count(*) - count(r.payload)
+FROM (SELECT j.id, j.fence + 1 AS fence, j.kind,
+             CASE WHEN length(j.payload) <= :small THEN hex(j.payload) END AS payload,
+             j.attempt + 1 AS attempt, j.max_attempts, j.losses, j.timeout,
+             coalesce(j.ordering_key, j.workflow) IS NOT NULL AS linked,
+             j.lane, j.priority,
+             CASE WHEN coalesce(j.key, j.tags, j.ordering_key, j.fair_key, j.workflow, j.extras) IS NOT NULL
+                       OR j.namespace <> 'default' OR j.run_at <> j.created_at
+                  THEN json_patch('{}', json_object(
+                      'namespace', j.namespace, 'key', j.key, 'tags', json(j.tags), 'ordering_key',
+                      j.ordering_key, 'fair_key', j.fair_key, 'workflow', j.workflow, 'extras', json(j.extras),
+                      'run_at', CASE WHEN j.run_at <> j.created_at OR instr(j.extras, '"nominal":')
+                                     THEN j.run_at END)) END AS more
+      FROM json_each(:ids) i CROSS JOIN foliot_jobs j ON j.partition = :partition AND j.id = i.value
+      WHERE j.state || '' IN ('ready', 'held')
+      ORDER BY i.key) r;
+UPDATE foliot_jobs
+SET state = 'running', hold = NULL, hold_note = NULL, session = :session, fence = fence + 1, attempt = attempt + 1,
+    claimed_at = :now, deadline_at = :now + CAST((timeout + :grace) * 1000000 AS INTEGER)
+WHERE partition = :partition AND id IN (SELECT value FROM json_each(:ids)) AND state || '' IN ('ready', 'held');
+
+-- name: hold_gated
+-- Those for which a limit is full: [job, limit].
+UPDATE foliot_jobs
+SET state = 'held', hold = 'limit',
+    hold_note = (SELECT json_extract(w.value, '$[1]') FROM json_each(:waiting) w
+                 WHERE json_extract(w.value, '$[0]') = foliot_jobs.id)
+WHERE partition = :partition AND id IN (SELECT json_extract(value, '$[0]') FROM json_each(:waiting))
+  AND state || '' IN ('ready', 'held');
+
+-- name: admit_gated
+-- Those that could start, and not here: to be asked again by who can run them. As in admit_held, the note stays.
+UPDATE foliot_jobs SET state = 'ready', hold = NULL
+WHERE partition = :partition AND id IN (SELECT value FROM json_each(:ids))
+  AND state || '' = 'held' AND hold || '' = 'limit'
+RETURNING lane, state;
+
+-- name: write_uses
+-- [name, used, tokens, at]
+INSERT INTO foliot_uses (name, used, tokens, at)
+SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'), json_extract(value, '$[3]')
+FROM json_each(:uses)
+WHERE true
+ON CONFLICT (name) DO UPDATE SET used = excluded.used, tokens = excluded.tokens, at = excluded.at;
+
+-- name: count_running
+-- What really runs, by what limits go by. Rides foliot_jobs_running. Under a breaker only what was claimed since it came
+-- into its state: what began before is no try, and must not take the place of one.
+SELECT j.queue, j.kind, j.namespace, json_extract(j.extras, '$.limit_key'), b.name, count(*)
+FROM foliot_jobs j
+LEFT JOIN foliot_breakers b ON b.name = json_extract(j.extras, '$.breaker')
+                           AND j.claimed_at >= CAST(round(b.since * 1000000) AS INTEGER)
+WHERE j.state = 'running' GROUP BY 1, 2, 3, 4, 5;
+
+-- name: find_gates
+-- The next limits after this one that jobs wait for, by skip scan over foliot_jobs_gated.
+WITH RECURSIVE named (name, number) AS (
+    SELECT (SELECT j.hold_note FROM foliot_jobs j
+            WHERE j.partition = :partition AND j.hold = 'limit' AND j.hold_note > :after
+            ORDER BY j.hold_note LIMIT 1), 1
+    UNION ALL
+    SELECT (SELECT j.hold_note FROM foliot_jobs j
+            WHERE j.partition = :partition AND j.hold = 'limit' AND j.hold_note > k.name
+            ORDER BY j.hold_note LIMIT 1), k.number + 1
+    FROM named k WHERE k.name IS NOT NULL AND k.number < :limit
+)
+SELECT name FROM named WHERE name IS NOT NULL ORDER BY number;
+
+-- name: admit_held
+-- The first of those that wait for one limit, so many; of a paused queue none, which others could not pass. What they
+-- waited for stays written on them until they are claimed, for count_behind.
+UPDATE foliot_jobs SET state = 'ready', hold = NULL
+WHERE rowid IN (
+    SELECT h.rowid FROM foliot_jobs h
+    WHERE h.partition = :partition AND h.hold = 'limit' AND h.hold_note = :name AND h.state || '' = 'held'
+      AND NOT EXISTS (SELECT 1 FROM foliot_queues q WHERE q.name = h.queue AND q.paused_at IS NOT NULL)
+    ORDER BY h.band, h.rank, h.id LIMIT :number)
+RETURNING lane, state;
+
+-- name: put_limit
+-- Whether it is new or another than it was.
+INSERT INTO foliot_limits AS l (name, concurrency, rate, period, burst, note, updated_by, updated_at)
+VALUES (:name, :concurrency, :rate, :period, :burst, :note, :by, :now)
+ON CONFLICT (name) DO UPDATE
+SET concurrency = excluded.concurrency, rate = excluded.rate, period = excluded.period, burst = excluded.burst,
+    note = excluded.note, updated_by = excluded.updated_by, updated_at = excluded.updated_at
+WHERE l.concurrency IS NOT excluded.concurrency OR l.rate IS NOT excluded.rate OR l.period IS NOT excluded.period
+   OR l.burst IS NOT excluded.burst OR l.note IS NOT excluded.note
+RETURNING name;
+
+-- name: delete_limit
+DELETE FROM foliot_limits WHERE name = :name RETURNING name;
+
+-- name: list_limits
+-- A breaker that is not closed is one of them.
+SELECT name, concurrency, rate, period, burst, note, updated_by, updated_at, counted FROM foliot_limits
+UNION ALL
+SELECT 'breaker:' || name, concurrency, rate, 1.0, burst, coalesce(note, reason), changed_by,
+       CAST(since * 1000000 AS INTEGER), 1
+FROM foliot_breakers WHERE state <> 'closed'
+ORDER BY name;
+
+-- name: list_taken
+SELECT name, used, tokens, at FROM foliot_uses WHERE used > 0;
+
+-- name: list_uses
+-- Those that are used most.
+SELECT u.name, u.used, u.tokens, u.at FROM foliot_uses u ORDER BY u.used DESC, u.name LIMIT :limit;
+
+-- name: count_waiting
+-- How many jobs wait for these, up to a number.
+SELECT count(*) FROM (
+    SELECT 1 FROM foliot_jobs j
+    WHERE j.partition = :partition AND j.hold = 'limit'
+      AND j.hold_note IN (SELECT value FROM json_each(:names)) LIMIT :limit);
+
+-- name: list_holders
+-- Jobs that run under a limit, those that began first. Rides foliot_jobs_running.
+SELECT j.id FROM foliot_jobs j
+WHERE j.state = 'running'
+  AND CASE :scope WHEN 'queue' THEN j.queue = :word WHEN 'kind' THEN j.kind = :word
+           WHEN 'namespace' THEN j.namespace = :word WHEN 'breaker' THEN json_extract(j.extras, '$.breaker') = :word
+           ELSE json_extract(j.extras, '$.limit_key') = :word AND j.namespace = :namespace END
+ORDER BY j.claimed_at LIMIT :limit;
+
+-- name: prune_uses
+-- Of keys that nobody has asked for so long. A rate has all its tokens again by then.
+DELETE FROM foliot_uses
+WHERE used = 0 AND substr(name, 1, 3) = 'key'
+  AND at < :now / 1000000.0 - CASE WHEN tokens IS NULL THEN 3600 ELSE 40 * 86400 END
+RETURNING name;

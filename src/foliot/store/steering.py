@@ -1,0 +1,244 @@
+"""What is done to whole workflows, as conversations with a store: see flowing.py."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from graphlib import TopologicalSorter
+
+import msgspec
+
+from foliot.ids import JobId
+from foliot.model.job import JobState, NewJob
+from foliot.model.workflow import (
+    FAILED,
+    Advance,
+    Counts,
+    Rule,
+    Verdict,
+    count,
+    decide,
+    is_spared,
+)
+from foliot.store.flowing import (
+    Progress,
+    Rows,
+    Talk,
+    decode_ids,
+    flush,
+    hand_over,
+    hold_of,
+    job_of,
+    lock,
+    tell,
+    to_json,
+)
+from foliot.store.growing import as_inserted
+
+
+async def advance(talk: Talk, ids: Sequence[JobId]) -> Advance:
+    locked = await lock(talk, ids)
+    progress = Progress()
+    named = sorted(locked)
+    if not named:
+        return progress.advance
+    needs = {row[0]: row[1:] for row in await talk.ask("read_workflow_needs", ids=to_json(named))}
+    for id in named:
+        late, orphaned = needs.get(id, (False, False))
+        if late or orphaned:
+            await _cancel(talk, id, "deadline" if late else "requested", progress)
+        elif locked[id].running and locked[id].failing and not locked[id].stopped:
+            await _stop(talk, id)
+    await tell(talk, named, progress)
+    return progress.advance
+
+
+async def _stop(talk: Talk, id: JobId) -> None:
+    """A step has failed, and the policy is fail_fast: what does not run will not, what runs is asked to end."""
+    await talk.ask("stop_workflow", id=id)
+    live = await talk.ask("list_live_steps", id=id)
+    others = [
+        job
+        for job, _, rule, map_rule in live
+        if not is_spared(Rule(rule), None if map_rule is None else Rule(map_rule))
+    ]
+    await talk.ask("request_cancel_of_steps", ids=to_json(others), running=True)
+    gone = [row[0] for row in await talk.ask("skip_steps", ids=to_json(others), reason="fail_fast")]
+    await talk.ask("mark_steps", ids=to_json(gone))
+
+
+async def _cancel(talk: Talk, id: JobId, reason: str, progress: Progress) -> None:
+    await talk.ask("cancel_workflow", id=id, reason=reason)
+    live = [row[0] for row in await talk.ask("list_live_steps", id=id)]
+    await talk.ask("request_cancel_of_steps", ids=to_json(live), running=False)
+    await talk.cancel(live, [id])
+    await talk.ask("mark_steps", ids=to_json(live))
+    # In transactions of their own: whoever ends an inner workflow has its lock before that of a job out here.
+    inner = await talk.ask("find_inner_workflows", ids=to_json(live))
+    progress.more.update(JobId(row[0]) for row in inner)
+
+
+async def cancel(talk: Talk, id: JobId, reason: str) -> Advance | None:
+    flow = (await lock(talk, [id])).get(id)
+    if flow is None or flow.state != "running":
+        return None
+    progress = Progress()
+    await _cancel(talk, id, reason, progress)
+    await tell(talk, [id], progress)
+    return progress.advance
+
+
+async def signal(talk: Talk, id: JobId, name: str, payload: bytes) -> Advance | None:
+    flow = (await lock(talk, [id])).get(id)
+    if flow is None or not flow.running:
+        return None
+    waiting = [row[0] for row in await talk.ask("find_signalled", id=id, name=name)]
+    if not waiting:
+        await talk.ask("keep_signal", id=id, name=name, payload=payload)
+        return Advance()
+    progress = Progress()
+    rows = [(job, payload.decode()) for job in sorted(waiting)]
+    await talk.ask("end_signalled", rows=to_json(rows))
+    await talk.ask("mark_steps", ids=to_json(waiting))
+    await tell(talk, [id], progress)
+    return progress.advance
+
+
+async def pause(talk: Talk, id: JobId, note: str | None, by: str) -> bool:
+    flow = (await lock(talk, [id])).get(id)
+    if flow is None or not flow.running:
+        return False
+    await talk.ask("pause_workflow", id=id, note=note, by=by)
+    begun = [job for job, begun, *_ in await talk.ask("list_live_steps", id=id) if begun]
+    await talk.ask("hold_steps", ids=to_json(begun))
+    return True
+
+
+async def resume(talk: Talk, id: JobId) -> Advance | None:
+    flow = (await lock(talk, [id])).get(id)
+    if flow is None or flow.state != "running":
+        return None
+    await talk.ask("resume_workflow", id=id)
+    begun = [job for job, begun, *_ in await talk.ask("list_live_steps", id=id) if begun]
+    progress = Progress()
+    progress.admit(await talk.ask("resume_steps", ids=to_json(begun)))
+    return progress.advance
+
+
+async def retry(talk: Talk, id: JobId, only: Sequence[JobId]) -> tuple[list[JobId], Advance]:
+    flow = (await lock(talk, [id])).get(id)
+    if flow is None:
+        return [], Advance()
+    await flush(talk, id)
+    graph = await _read(talk, id)
+    failed = graph.failed & {*only} if only else graph.failed
+    if not failed:
+        return [], Advance()
+    failing = flow.policy == "fail_fast" and bool(graph.failed - failed)
+    again = graph.decide_anew(failed, failing=failing)
+    graph.states.update(dict.fromkeys(again))  # their ends are still to be told
+    rows, jobs, waiting = [], [], []
+    for row in graph.rows:
+        job = JobId(row[0])
+        if job not in again:
+            continue
+        counts, begun = graph.count(job), again[job] == "run"
+        rows.append((job, counts.pending, counts.succeeded, counts.failed, begun))
+        known = job_of(job, row[12], bytes(row[13]))
+        hold = hold_of(known, row[7], paused=flow.paused)
+        jobs.append(as_inserted(known, waits=not begun, hold=hold))
+        if begun and row[7] is not None:
+            waiting.append((job, id, row[7]))
+    await _live_again(talk, jobs)
+    await talk.ask("reset_steps", rows=to_json(rows))
+    await talk.ask("count_steps", rows=to_json(graph.recount(again)))
+    await talk.ask("reopen_workflow", id=id, number=len(rows), failed=len(failed))
+    if ruled_out := [job for job, verdict in again.items() if verdict == "skip"]:
+        await talk.ask("skip_steps", ids=to_json(ruled_out), reason="parents")
+        await talk.ask("mark_steps", ids=to_json(ruled_out))
+    progress = Progress()
+    await hand_over(talk, waiting)
+    await tell(talk, [id], progress)
+    return [job.id for job in jobs], progress.advance
+
+
+async def _live_again(talk: Talk, jobs: Sequence[NewJob]) -> None:
+    """Under their ids. Fences are carried on, so that nobody who once held one of them can write to it."""
+    ids = to_json([job.id for job in jobs])
+    last = {row[0]: row[1:] for row in await talk.ask("remove_ended_jobs", ids=ids)}
+    await talk.insert(jobs)
+    carried = [(job.id, *_next_life(last.get(job.id))) for job in jobs]
+    await talk.ask("carry_fences", rows=to_json(carried))
+
+
+def _next_life(last: tuple[int, int] | None) -> tuple[int, int]:
+    return (0, 1) if last is None else (last[0], last[1] + 1)
+
+
+class _Graph(msgspec.Struct, frozen=True):
+    """All steps of a workflow, and how they stand."""
+
+    rows: Rows
+    states: dict[JobId, JobState | None]
+    parents: dict[JobId, tuple[JobId, ...]]
+    rules: dict[JobId, Rule]
+    maps: dict[JobId, JobId]  # of elements
+
+    @property
+    def failed(self) -> set[JobId]:
+        """One that had ended before it became a step is not this workflow's to retry."""
+        own = {JobId(row[0]) for row in self.rows if row[12] != "{}"}
+        return {job for job in own if self.states[job] in FAILED}
+
+    def decide_anew(self, failed: set[JobId], *, failing: bool) -> dict[JobId, Verdict]:
+        """These, whatever else has failed; and of those that were skipped the ones that may run after all."""
+        now = self.states | dict.fromkeys(failed)
+        found: dict[JobId, Verdict] = {}
+        # Parents first: a step that was added later may be one of a step that was there before.
+        for job in TopologicalSorter(self.parents).static_order():
+            skipped = job in self.rules and self.states[job] is JobState.SKIPPED
+            if job not in failed and not skipped:
+                continue
+            counts = count(now[parent] for parent in self.parents[job])
+            stopped = failing and job not in failed and not self._is_spared(job)
+            verdict = decide(self.rules[job], counts, failing=stopped)
+            now[job] = JobState.SKIPPED if verdict == "skip" else None
+            if verdict != "skip" or job in failed:
+                found[job] = verdict
+        return found
+
+    def _is_spared(self, job: JobId) -> bool:
+        return is_spared(self.rules[job], self.rules.get(self.maps.get(job, job)))
+
+    def count(self, job: JobId) -> Counts:
+        return count(self.states[parent] for parent in self.parents[job])
+
+    def recount(self, again: Container[JobId]) -> list[tuple[object, ...]]:
+        """As count_steps reads it: steps that wait, and have counted ends that will come once more."""
+        found: list[tuple[object, ...]] = []
+        for row in self.rows:
+            job, begun, ended = JobId(row[0]), row[14], row[15]
+            if begun or ended or not any(parent in again for parent in self.parents[job]):
+                continue
+            counts = self.count(job)
+            found.append((job, counts.pending, counts.succeeded, counts.failed, False, False))
+        return found
+
+
+async def _read(talk: Talk, id: JobId) -> _Graph:
+    rows = await talk.ask("list_steps", id=id)
+    states = {JobId(row[0]): None if row[15] is None else JobState(row[15]) for row in rows}
+    parents = {JobId(row[0]): decode_ids(row[5]) for row in rows}
+    rules = {JobId(row[0]): Rule(row[3]) for row in rows}
+    maps = {JobId(row[0]): JobId(row[8]) for row in rows if row[8] is not None}
+    # Steps of workflows that had ended when they were followed are parents here as they ended; one that is no longer
+    # known has let its children run before.
+    if elsewhere := {one for above in parents.values() for one in above} - {*parents}:
+        states |= dict.fromkeys(elsewhere, JobState.SUCCEEDED)
+        found = await talk.ask("find_parents", ids=to_json(sorted(elsewhere)))
+        states |= {JobId(row[0]): JobState(row[1]) for row in found}
+    return _Graph(rows, states, parents, rules, maps)
+
+
+def has_changed(told: object) -> bool:
+    """Whether there was something to do: what a person did is written down."""
+    return bool(told[0] if isinstance(told, tuple) else told)

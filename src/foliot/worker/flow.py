@@ -1,0 +1,188 @@
+"""What a running step may ask of its workflow: to have steps added to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from foliot.checks import check_rule
+from foliot.errors import FoliotError, InvalidValue
+from foliot.ids import JobId, slot_of
+from foliot.model.job import ClaimedJob, JobState, Parent
+from foliot.model.workflow import AddedStep, NewStep, Rule, Step
+from foliot.shown import did_you_mean
+from foliot.store.port import Store
+from foliot.worker.transaction import Desk, Submittable
+from foliot.workflow_check import check_step_name, check_step_options
+from foliot.workflow_commands import add_steps
+from foliot.workflow_map import as_step
+from foliot.workflow_refs import find_refs, has_refs, index_of
+
+Named = Any  # a step: its name, or whatever has one
+
+
+class CurrentFlow:
+    """The workflow of the running step."""
+
+    def __init__(self, job: ClaimedJob, desk: Desk | None) -> None:
+        workflow = job.facts.workflow
+        if workflow is None:
+            raise FoliotError(
+                "this job is not a step of a workflow",
+                hint="submit it by app.workflow(…), or others after it by options(after=[…])",
+            )
+        self.id = workflow
+        self._job = job
+        self._desk = desk
+        self._given: set[str] = set()  # names, by this attempt
+        self._turn = asyncio.Lock()  # one name after the other
+
+    def add(
+        self,
+        call: Submittable,
+        *,
+        after: Iterable[Named] | None = None,
+        before: Iterable[Named] | None = None,
+        name: str | None = None,
+        rule: str = Rule.ALL_SUCCEEDED,
+    ) -> AddedStep:
+        """Add a step; durable when this returns. It runs after this one, and what comes after this one waits for it as
+        well; unless `after` says what it runs after, and `before` what waits for it. An attempt that adds what one
+        before it had added, adds nothing: the names tell, by default the kind, kind-2, kind-3 in order."""
+        return self._reach().ask_and_wait(self._adding(call, after, before, name, rule))
+
+    async def aadd(
+        self,
+        call: Submittable,
+        *,
+        after: Iterable[Named] | None = None,
+        before: Iterable[Named] | None = None,
+        name: str | None = None,
+        rule: str = Rule.ALL_SUCCEEDED,
+    ) -> AddedStep:
+        return await self._reach().ask(self._adding(call, after, before, name, rule))
+
+    def _reach(self) -> Desk:
+        if self._desk is None:
+            raise FoliotError(
+                "steps cannot be added here: there is no store behind this job",
+                hint="in a test, have the harness run the workflow",
+            )
+        return self._desk
+
+    def _adding(
+        self,
+        call: Submittable,
+        after: Iterable[Named] | None,
+        before: Iterable[Named] | None,
+        name: str | None,
+        rule: str,
+    ) -> Callable[[Store], Awaitable[AddedStep]]:
+        """Checked now, done when the store is there."""
+        if not hasattr(call, "template") or not hasattr(call, "payload"):
+            raise InvalidValue(
+                "flow.add()", call, "is not a prepared call", example="flow.add(load.prepare(1))"
+            )
+        check_step_options(call.template)
+        wanted = check_rule(rule)
+        above, below = _names("after", after), _names("before", before)
+        if name is not None:
+            check_step_name(name)
+        refs = find_refs(msgspec.json.decode(call.payload)) if has_refs(call.payload) else []
+        desk = self._reach()
+
+        async def add(store: Store) -> AddedStep:
+            steps = _Steps(await store.workflows.steps(self.id))
+            called = name or call.template.kind
+            parents = [self._job.id] if above is None else steps.find("after", above)
+            parents += steps.find("reference", [step for step, _ in refs])
+            into = (
+                None
+                if above is None and below is None
+                else tuple(steps.find("before", below or []))
+            )
+            job = as_step(
+                call.template,
+                id=desk.ids.job(slot_of(self.id)),
+                payload=call.payload,
+                step=called,
+                workflow=self.id,
+                parents=bool(parents),
+                refs=bool(refs),
+            )
+            new = NewStep(
+                name=called,
+                job=job,
+                rule=wanted,
+                parents=tuple(dict.fromkeys(parents)),
+                into=into,
+                added_by=self._job.id,
+                besides=frozenset(self._given) if name is None else None,
+            )
+            by = (desk.session, self._job.id, self._job.fence)
+            [added] = await add_steps(store, self.id, [new], by=by, limits=desk.settings.limits)
+            self._given.add(added.name)
+            return added
+
+        async def in_turn(store: Store) -> AddedStep:
+            async with self._turn:
+                return await add(store)
+
+        return in_turn
+
+
+class _Steps:
+    """Those that the workflow has now."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self._by_name = {step.name: step for step in steps}
+
+    def find(self, word: str, names: Iterable[str]) -> list[JobId]:
+        found: list[JobId] = []
+        for name in names:
+            step = self._by_name.get(name)
+            if step is None:
+                hint = did_you_mean(name, self._by_name)
+                raise InvalidValue(word, name, "is no step of this workflow", hint=hint)
+            found.append(step.job)
+        return found
+
+
+def gather_maps(parents: Sequence[Parent]) -> tuple[Parent, ...]:
+    """A map step and its elements as one: with the list of their results, and the state of the first that did not
+    succeed."""
+    elements: dict[JobId, list[Parent]] = {}
+    for parent in parents:
+        if parent.mapped is not None:
+            elements.setdefault(parent.mapped, []).append(parent)
+    if not elements:
+        return tuple(parents)
+    own = {parent.id for parent in parents}
+    return tuple(
+        _as_one(parent, elements[parent.id]) if parent.id in elements else parent
+        for parent in parents
+        if parent.mapped is None or parent.mapped not in own
+    )
+
+
+def _as_one(parent: Parent, elements: Sequence[Parent]) -> Parent:
+    ordered = sorted(elements, key=index_of)
+    raw = b",".join(one.raw or b"null" for one in ordered)
+    others = (one.state for one in ordered if one.state is not JobState.SUCCEEDED)
+    state = next(others, parent.state)
+    return Parent(parent.id, parent.name, state, b"[" + raw + b"]")
+
+
+def _names(word: str, given: Iterable[Named] | None) -> list[str] | None:
+    if given is None:
+        return None
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise InvalidValue(word, given, "is not a list of steps", example=f"{word}=[step]")
+    found = [one if isinstance(one, str) else getattr(one, "name", None) for one in given]
+    for name, one in zip(found, list(given) if isinstance(given, Sequence) else found, strict=True):
+        if not isinstance(name, str):
+            raise InvalidValue(word, one, "is not a step", example=f"{word}=[step]")
+    return [name for name in found if isinstance(name, str)]

@@ -1,0 +1,233 @@
+"""Tallies: what this process counts of the attempts that it ran, on its way to the store.
+
+Counted in memory once the store has taken an outcome, minute by minute; written every few seconds beside the cycle, so
+no job waits for it. What has been sent stays here, under its number, until it is known to be stored. A process that is
+killed takes along what it has not written.
+
+This is on the path of every job, so what is alike in a trip is counted together: most of it by functions that are
+written in C.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from itertools import repeat
+from operator import sub
+from typing import Final
+
+import msgspec
+
+from foliot.clock import Clock
+from foliot.errors import StoreUnavailable
+from foliot.ids import Ids, JobId, milliseconds_of
+from foliot.loop import Loop
+from foliot.model.job import STOPPED, End, Outcome, Span
+from foliot.model.rollup import (
+    BOUNDS,
+    MINUTE,
+    Ended,
+    Key,
+    Rollup,
+    bucket_of,
+)
+from foliot.store.port import Store
+
+log = logging.getLogger("foliot.worker")
+_EVERY: Final = 5.0  # seconds between two writes
+_MOST_AT_ONCE: Final = 1000  # rows in one write
+_MOST_WAITING: Final = 10_000  # rows; what would be more is not counted
+_FEW: Final = 8  # are counted one by one
+_SUCCEED: Final = End.SUCCEED
+_ENDED: Final = {
+    End.SUCCEED: Ended.SUCCEEDED,
+    End.CANCEL: Ended.CANCELLED,
+    End.RETRY: Ended.FAILED,
+    End.BURY: Ended.DEAD,
+}
+
+
+class _Due(msgspec.Struct, frozen=True):
+    """Of what is said of a job, only what is needed here."""
+
+    namespace: str = "default"
+    run_at: int | None = None
+
+
+_PLAIN: Final = _Due()
+_decode: Final = msgspec.json.Decoder(_Due).decode
+
+
+class Batch(msgspec.Struct, frozen=True):
+    number: int
+    rollups: list[Rollup]
+
+
+class _Tally:
+    """All of one minute and key."""
+
+    __slots__ = ("runs", "seconds", "waits")
+
+    def __init__(self) -> None:
+        self.seconds = 0
+        self.waits: Counter[int] = Counter()
+        self.runs: Counter[int] = Counter()
+
+    def rollup(self, minute: int, key: Key) -> Rollup:
+        waits, runs = dict(self.waits), dict(self.runs)
+        return Rollup(minute, key, self.runs.total(), self.seconds, waits, runs)
+
+
+class Tallies:
+    """One for a process: it outlives sessions that are lost."""
+
+    def __init__(self, clock: Clock, ids: Ids) -> None:
+        self.writer = ids.session()
+        self.queues: dict[int, str] = {}  # of lanes, by their numbers
+        self._clock = clock
+        self._second = 0
+        self._ahead = 0.0  # of the wall clock before the monotonic one
+        self._tallies: dict[tuple[int, Key], _Tally] = {}
+        self._sent = 0
+        self._sending: Batch | None = None
+        self._lost = 0
+
+    def count(self, outcomes: Sequence[Outcome], refused: Collection[JobId] = ()) -> None:
+        """The store has taken these, but for the refused."""
+        now = self._clock.now().timestamp()
+        self._second, self._ahead = int(now), now - self._clock.monotonic()
+        if refused:
+            outcomes = [one for one in outcomes if one.id not in refused]
+        usual = [one.span for one in outcomes if one.end is _SUCCEED and one.span is not None]
+        if len(usual) < len(outcomes):
+            for one in outcomes:
+                if one.end is not _SUCCEED and one.span is not None:
+                    self._count_one(one.span, _how(one))
+        if len(usual) < _FEW:
+            for span in usual:
+                self._count_one(span, Ended.SUCCEEDED)
+        else:
+            self._count_succeeded(usual)
+
+    @property
+    def waiting(self) -> int:
+        """Rows that are not known to be stored."""
+        return len(self._tallies) + (len(self._sending.rollups) if self._sending else 0)
+
+    def take(self) -> Batch | None:
+        """What is to be written next; what was taken before, until it is `written`."""
+        if self._sending is None and self._tallies:
+            some = list(self._tallies)[:_MOST_AT_ONCE]
+            rollups = [self._tallies.pop(place).rollup(*place) for place in some]
+            self._sent += 1
+            self._sending = Batch(self._sent, rollups)
+        if self._lost:
+            log.warning("%d kinds of ends in a minute were too many to count", self._lost)
+            self._lost = 0
+        return self._sending
+
+    def written(self, batch: Batch) -> None:
+        if self._sending is batch:
+            self._sending = None
+
+    def _count_succeeded(self, spans: Sequence[Span]) -> None:
+        ids, lanes, kinds, mores, begans, endeds = zip(*spans, strict=True)
+        lane, kind, count = lanes[0], kinds[0], len(spans)
+        if not lanes.count(lane) == kinds.count(kind) == mores.count(None) == count:
+            for some in _alike(spans):
+                self._count_succeeded(some)
+            for span in spans:
+                if span[3] is not None:
+                    self._count_one(span, Ended.SUCCEEDED)
+            return
+        tally = self._find(Key(_PLAIN.namespace, self._queue(lane), kind, Ended.SUCCEEDED))
+        tally.runs.update(map(bisect, repeat(BOUNDS), map(sub, endeds, begans)))
+        # When a plain job was due is in its id. Those of one trip have mostly waited about as long.
+        least = bucket_of(min(begans) - self._due(max(ids)))
+        if least == bucket_of(max(begans) - self._due(min(ids))):
+            tally.waits[least] += count
+        else:
+            tally.waits.update(self._waits(ids, begans))
+
+    def _waits(self, ids: Iterable[JobId], begans: Iterable[float]) -> list[int]:
+        """The bucket of each. Many were submitted together, so that their ids begin alike."""
+        buckets, known, due = [], "", 0.0
+        for id, began in zip(ids, begans, strict=True):
+            if (made := id[:13]) != known:
+                known, due = made, self._due(id)
+            buckets.append(bisect(BOUNDS, began - due))
+        return buckets
+
+    def _count_one(self, span: Span, how: Ended | None) -> None:
+        if how is None:
+            return
+        id, lane, kind, more, began, ended = span
+        facts = _PLAIN if more is None else _decode(more)
+        due = self._due(id) if facts.run_at is None else facts.run_at / 1e6 - self._ahead
+        tally = self._find(Key(facts.namespace, self._queue(lane), kind, how))
+        tally.waits[bucket_of(began - due)] += 1
+        tally.runs[bucket_of(ended - began)] += 1
+
+    def _due(self, id: JobId) -> float:
+        """On the monotonic clock."""
+        return milliseconds_of(id) / 1e3 - self._ahead
+
+    def _find(self, key: Key) -> _Tally:
+        second = self._second % MINUTE
+        place = (self._second - second, key)
+        tally = self._tallies.get(place)
+        if tally is None:
+            tally = _Tally()
+            if len(self._tallies) < _MOST_WAITING:
+                self._tallies[place] = tally
+            else:
+                self._lost += 1
+        tally.seconds |= 1 << second
+        return tally
+
+    def _queue(self, lane: int) -> str:
+        return self.queues.get(lane, "default")
+
+
+class WriteTallies(Loop):
+    name = "roll-ups"
+
+    def __init__(self, store: Store, tallies: Tallies, *, clock: Clock, ids: Ids) -> None:
+        super().__init__(clock, ids)
+        self._store = store
+        self._tallies = tallies
+
+    async def tick(self) -> float:
+        """All that there is now. What is counted meanwhile waits: on a busy worker there would be no end of it."""
+        left = self._tallies.waiting
+        while left > 0 and (batch := self._tallies.take()) is not None:
+            try:
+                await self._store.rollups.write(self._tallies.writer, batch.number, batch.rollups)
+            except StoreUnavailable:
+                raise  # it goes again, under the same number
+            except Exception:
+                self._tallies.written(batch)  # it would fail again, and keep back all others
+                raise
+            self._tallies.written(batch)
+            left -= len(batch.rollups)
+        return self.ids.jitter(_EVERY)
+
+
+def _how(outcome: Outcome) -> Ended | None:
+    """None: nothing is counted, for it never started."""
+    if outcome.reason in STOPPED:
+        return Ended.CANCELLED
+    if outcome.reason == "interrupted":
+        return Ended.INTERRUPTED
+    return _ENDED.get(outcome.end)
+
+
+def _alike(spans: Iterable[Span]) -> Collection[list[Span]]:
+    """Those of plain jobs, by lane and kind."""
+    found: dict[tuple[int, str], list[Span]] = {}
+    for span in spans:
+        if span[3] is None:
+            found.setdefault((span[1], span[2]), []).append(span)
+    return found.values()

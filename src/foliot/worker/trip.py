@@ -1,0 +1,35 @@
+"""Trip: what one round trip of the cycle takes along, and how much that may be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from foliot.model.job import Outcome
+from foliot.store.port import Share
+from foliot.worker.doubts import Doubt
+
+_MOST_FINISHED: Final = 2000  # outcomes in one trip
+_MOST_BYTES: Final = 1 << 24  # of results and tracebacks in one trip
+
+
+class Trip(msgspec.Struct, frozen=True):
+    partition: int
+    outcomes: list[Outcome]
+    shares: list[Share]
+    room: int
+    began: int  # the news that it knew
+    at: float  # on the monotonic clock
+    doubt: Doubt | None = None  # its only outcome has failed before
+
+
+def fitting(outcomes: Sequence[Outcome]) -> int:
+    """How many of them one trip can carry: at least one."""
+    left = _MOST_BYTES
+    for count, outcome in enumerate(outcomes[:_MOST_FINISHED]):
+        left -= len(outcome.result or b"") + len(outcome.traceback or "")
+        if left < 0 and count:
+            return count
+    return min(len(outcomes), _MOST_FINISHED)

@@ -1,0 +1,396 @@
+"""Everything a user may ask of workflows, once: the SDK and the command line both call these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from foliot.author import Author, this_user
+from foliot.checks import check_name, check_whole
+from foliot.config import LimitSettings
+from foliot.errors import (
+    InvalidValue,
+    NotRunning,
+    StoreUnavailable,
+    UnknownWorkflow,
+    WorkflowFailed,
+)
+from foliot.ids import Ids, JobId, SessionId, is_job_id, partition_of, slot_of
+from foliot.model.job import JobState, NewJob
+from foliot.model.workflow import (
+    FAILED,
+    AddedStep,
+    Advance,
+    NewStep,
+    NewWorkflow,
+    Rule,
+    Step,
+    Workflow,
+    WorkflowState,
+)
+from foliot.payload import check_json
+from foliot.search import LONGEST_PAGE
+from foliot.shown import did_you_mean
+from foliot.store.port import Store, Wake
+from foliot.workflow_draft import build, draft_of
+
+_ROUNDS: Final = 1_000  # of carrying on; what is left then is for the schedulers' duty
+_MOST_ERRORS: Final = 100
+_SENT: Final = 3  # times that a graph is sent whose reply was lost: its ids make that safe
+_EXAMPLE: Final = "0192d5f0-5b7c-7a3b-8000-5c1f2e3d4c5b"
+
+
+async def submit_workflow(store: Store, workflow: NewWorkflow) -> JobId:
+    """The whole graph or nothing. Of a key that is known with the same graph, the run that there is stands."""
+    _check_homes(store, workflow.steps)
+    partition = partition_of(workflow.id, store.partitions)
+    if not await _send(store, partition, workflow):
+        known = await store.workflows.get(workflow.id)
+        if known is not None and known.fingerprint != workflow.fingerprint:
+            raise InvalidValue(
+                "key",
+                problem=f"belongs to a run of {known.name} with another graph, {known.id}",
+                hint="give another key, or the same steps",
+            )
+    store.wake(news_of(partition, [step for step in workflow.steps if not step.parents]))
+    return workflow.id
+
+
+async def get_workflow(store: Store, id: str) -> Workflow:
+    """Raises UnknownWorkflow."""
+    found = await store.workflows.get(check_workflow_id(id))
+    if found is None:
+        raise UnknownWorkflow(id)
+    return found
+
+
+async def workflow_steps(store: Store, id: str) -> list[Step]:
+    """In the order of submission. Raises UnknownWorkflow."""
+    found = await store.workflows.steps(check_workflow_id(id))
+    if not found:
+        await get_workflow(store, id)
+    return found
+
+
+async def list_workflows(
+    store: Store,
+    *,
+    name: str | None = None,
+    state: str | None = None,
+    limit: int = 100,
+    before: str | None = None,
+) -> list[Workflow]:
+    """Newest first; `before` is the id of the last one seen."""
+    check_whole("limit", limit, 1, LONGEST_PAGE, example="limit=100")
+    if state is not None and state not in list(WorkflowState):
+        known = ", ".join(WorkflowState)
+        raise InvalidValue(
+            "state", state, f"is none of {known}", hint=did_you_mean(str(state), WorkflowState)
+        )
+    since = None if before is None else check_workflow_id(before)
+    return await store.workflows.list(name=name, state=state, limit=limit, before=since)
+
+
+async def cancel_workflow(store: Store, id: str, *, by: Author | None = None) -> Workflow:
+    """Steps that have not begun are cancelled, running ones asked to end. Raises NotRunning if it has ended."""
+    known, partition = _home(store, id)
+    record = None if by is None else by.each("cancel")
+    advance = await store.workflows.cancel(partition, known, record=record)
+    if advance is None:
+        raise NotRunning(known, (await get_workflow(store, id)).state)
+    store.wake(Wake(cancel=True, changed=True))
+    await carry_on(store, partition, advance)
+    return await get_workflow(store, id)
+
+
+async def pause_workflow(
+    store: Store, id: str, *, by: Author | None = None, note: str | None = None
+) -> Workflow:
+    """What runs goes on, nothing else starts. Raises NotRunning if it has ended."""
+    known, partition = _home(store, id)
+    detail = {} if note is None else {"note": note}
+    record = None if by is None else by.each("pause", **detail)
+    who = this_user() if by is None else by.name
+    if not await store.workflows.pause(partition, known, note=note, by=who, record=record):
+        raise await _not_running(store, known)
+    return await get_workflow(store, id)
+
+
+async def resume_workflow(store: Store, id: str, *, by: Author | None = None) -> Workflow:
+    """Raises NotRunning if it has ended."""
+    known, partition = _home(store, id)
+    record = None if by is None else by.each("resume")
+    advance = await store.workflows.resume(partition, known, record=record)
+    if advance is None:
+        raise await _not_running(store, known)
+    await carry_on(store, partition, advance)
+    return await get_workflow(store, id)
+
+
+async def retry_workflow(
+    store: Store, id: str, *, by: Author | None = None, only: Sequence[str] = ()
+) -> list[JobId]:
+    """The steps that failed run again, or of them those with these names; skipped ones are decided anew. What succeeded
+    is not run again. Returns the steps that live again; none: nothing had failed."""
+    known, partition = _home(store, id)
+    steps = await workflow_steps(store, id)
+    chosen = _failed_ones(steps, only)
+    record = None if by is None else by.each("retry", **({"only": list(only)} if only else {}))
+    alive, advance = await store.workflows.retry(partition, known, only=chosen, record=record)
+    again = [step for step in steps if step.job in set(alive)]
+    lanes = {step.job_template.lane for step in again if step.job_template is not None}
+    store.wake(Wake(tuple((partition, lane) for lane in sorted(lanes)), due=bool(again)))
+    await carry_on(store, partition, advance)
+    return alive
+
+
+async def rerun_workflow(
+    store: Store, id: str, *, by: Author | None = None, ids: Ids, limits: LimitSettings
+) -> JobId:
+    """The same graph once more, as it was first submitted, under a new id and without a key."""
+    old = await get_workflow(store, id)
+    draft = draft_of(old, await workflow_steps(store, id))
+    made = await submit_workflow(store, build(draft, ids, limits=limits))
+    if by is not None:
+        await store.audit.write([by.deed("rerun", old.id, workflow=made)])
+    return made
+
+
+async def signal_workflow(
+    store: Store,
+    id: str,
+    name: str,
+    payload: Any = None,
+    *,
+    by: Author | None = None,
+    largest: int = 256 << 10,
+) -> None:
+    """Ends the steps that wait for it; kept for one that will. Raises NotRunning if the workflow has ended."""
+    check_name("signal", name, example='"approval"')
+    known, partition = _home(store, id)
+    encoded = _encode_signal(name, payload, largest)
+    record = None if by is None else by.each("signal", signal=name)
+    advance = await store.workflows.signal(partition, known, name, encoded, record=record)
+    if advance is None:
+        raise await _not_running(store, known)
+    store.wake(Wake(changed=True))
+    await carry_on(store, partition, advance)
+
+
+async def add_steps(
+    store: Store,
+    id: JobId,
+    steps: Sequence[NewStep],
+    *,
+    limits: LimitSettings,
+    by: tuple[SessionId, JobId, int] | None = None,
+) -> list[AddedStep]:
+    """To a workflow that runs; `by` the running step of this session, job and fence. Returns what stands for the steps:
+    of those that the same step had added before, the first."""
+    _check_homes(store, steps)
+    partition = partition_of(id, store.partitions)
+    found, advance = await store.workflows.add(partition, id, steps, by=by, limits=limits)
+    store.wake(news_of(partition, steps))
+    await carry_on(store, partition, advance)
+    return found
+
+
+async def follow(
+    store: Store, job: NewJob, after: Sequence[JobId], *, rule: Rule, ids: Ids
+) -> JobId:
+    """Submit a job that waits for others: `options(after=[…])`. Its id is made here, for it lives where they do."""
+    partitions = {partition_of(id, store.partitions) for id in after}
+    if len(partitions) > 1:
+        raise InvalidValue(
+            "after",
+            list(after),
+            "are jobs of different partitions, and one job cannot wait for all of them",
+            hint="draw them as one: with app.workflow(…) as flow",
+        )
+    slot = slot_of(after[0])
+    child = msgspec.structs.replace(job, id=ids.job(slot))
+    step = NewStep(name=child.id, job=child, rule=rule, parents=tuple(dict.fromkeys(after)))
+    _check_homes(store, [step])
+    # Nobody drew it as a whole, so the failure of one is no reason to stop the others.
+    chain = NewWorkflow(
+        id=ids.job(slot),
+        name="chain",
+        steps=(),
+        namespace=job.namespace,
+        policy="continue",
+        chain=True,
+    )
+    [partition] = partitions
+    _, advance = await store.workflows.follow(partition, step, chain)
+    store.wake(news_of(partition, [step]))
+    await carry_on(store, partition, advance)
+    return child.id
+
+
+async def result_of(store: Store, id: str) -> dict[str, Any]:
+    """What its last steps returned, by their names; of one that runs, as far as they have. Raises WorkflowFailed if it
+    failed or was cancelled."""
+    workflow = await get_workflow(store, id)
+    steps = await workflow_steps(store, id)
+    if workflow.state in (WorkflowState.FAILED, WorkflowState.CANCELLED):
+        raise await _failure(store, workflow, steps)
+    return leaf_results(steps)
+
+
+def leaf_results(steps: Sequence[Step]) -> dict[str, Any]:
+    """Of the steps that nothing follows and that succeeded; of a map, the list of its elements' results."""
+    elements: dict[JobId, list[Step]] = {}
+    for step in steps:
+        if step.mapped is not None:
+            elements.setdefault(step.mapped, []).append(step)
+    known = {step.job: step for step in steps}
+    followed = _followed(known)
+    found: dict[str, Any] = {}
+    for step in steps:
+        parts = elements.get(step.job, [])
+        if step.mapped in known or followed.intersection([step.job, *(one.job for one in parts)]):
+            continue
+        if parts:
+            found[step.name] = [_result(one) for one in parts]
+        elif step.state is JobState.SUCCEEDED:
+            found[step.name] = _result(step)
+    return found
+
+
+def _followed(steps: Mapping[JobId, Step]) -> set[JobId]:
+    """Those that something follows that was not skipped, be it behind others that were: a step that is there for
+    failures follows nothing if there were none."""
+    found: set[JobId] = set()
+    ahead = [step for step in steps.values() if step.state is not JobState.SKIPPED]
+    while ahead:
+        step = ahead.pop()
+        above = {id for id in step.parents if id != step.mapped} - found
+        found |= above
+        skipped = (steps[id] for id in above if id in steps)
+        ahead += [one for one in skipped if one.state is JobState.SKIPPED]
+    return found
+
+
+async def errors_of(
+    store: Store, steps: Sequence[Step], *, most: int = _MOST_ERRORS
+) -> dict[JobId, str]:
+    """What the first of the dead among these died of; each is a statement of its own, so the others can be asked."""
+    found: dict[JobId, str] = {}
+    for step in [step for step in steps if step.state is JobState.DEAD][:most]:
+        attempts = await store.jobs.attempts(step.job)
+        if attempts and attempts[-1].error:
+            found[step.job] = attempts[-1].error
+    return found
+
+
+async def carry_on(store: Store, partition: int, advance: Advance) -> None:
+    """Tell whoever waits what has come of something, and do what is left to do."""
+    for _ in range(_ROUNDS):
+        ready = {(partition, lane) for lane, state in advance.lanes if state is JobState.READY}
+        due = any(state is not JobState.READY for _, state in advance.lanes)
+        if ready or due or advance.ended:
+            store.wake(Wake(tuple(sorted(ready)), due=due, changed=bool(advance.ended)))
+        if not advance.more:
+            return
+        advance = await store.workflows.advance(partition, advance.more)
+        store.wake(Wake(cancel=True))  # a failure may have stopped others
+
+
+def news_of(partition: int, steps: Sequence[NewStep]) -> Wake:
+    """A hint for steps that may run as soon as they are stored."""
+    lanes = {step.job.lane for step in steps if step.signal is None}
+    later = any(
+        step.job.delay is not None or step.job.run_at is not None or step.job.more is not None
+        for step in steps
+    )
+    return Wake(tuple((partition, lane) for lane in sorted(lanes)), due=later)
+
+
+def check_workflow_id(id: object) -> JobId:
+    if not isinstance(id, str) or not is_job_id(id):
+        raise InvalidValue("id", id, "is not a workflow's id", example=_EXAMPLE)
+    return JobId(id)
+
+
+def _check_homes(store: Store, steps: Sequence[NewStep]) -> None:
+    """The steps of a workflow live together; others with the same ordering key may live elsewhere, and none would wait
+    for the other."""
+    for step in steps if store.partitions > 1 else ():
+        key = None if step.job.more is None else step.job.more.ordering_key
+        if key is not None:
+            raise InvalidValue(
+                "ordering_key",
+                key,
+                f"of step {step.name} cannot be kept in a store with several partitions",
+                hint="submit a job with this key from the step",
+            )
+
+
+async def _send(store: Store, partition: int, workflow: NewWorkflow) -> bool:
+    for attempt in range(1, _SENT + 1):
+        try:
+            return await store.workflows.submit(partition, workflow)
+        except StoreUnavailable as error:
+            if not error.unknown or attempt == _SENT:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _home(store: Store, id: str) -> tuple[JobId, int]:
+    known = check_workflow_id(id)
+    return known, partition_of(known, store.partitions)
+
+
+async def _not_running(store: Store, id: JobId) -> NotRunning:
+    """Raises UnknownWorkflow instead, if there is none."""
+    found = await get_workflow(store, id)
+    return NotRunning(id, "being cancelled" if not found.state.final else found.state)
+
+
+def _failed_ones(steps: Sequence[Step], names: Sequence[str]) -> list[JobId]:
+    by_name = {step.name: step for step in steps}
+    chosen = []
+    for name in names:
+        step = by_name.get(name)
+        if step is None:
+            raise InvalidValue("step", name, "is no step", hint=did_you_mean(name, by_name))
+        if step.state not in FAILED:
+            raise InvalidValue("step", name, f"has not failed: it is {step.state}")
+        chosen.append(step.job)
+    return chosen
+
+
+def _encode_signal(name: str, payload: Any, largest: int) -> bytes:
+    try:
+        encoded = msgspec.json.encode(payload)
+        check_json(payload, encoded)
+    except (TypeError, ValueError, RecursionError) as error:
+        problem = f"cannot be stored as JSON: {error}"
+        raise InvalidValue(f"payload of {name}", payload, problem) from error
+    if len(encoded) > largest:
+        problem = f"has {len(encoded)} bytes, more than limits.payload, {largest}"
+        raise InvalidValue(f"payload of {name}", problem=problem)
+    return encoded
+
+
+async def _failure(store: Store, workflow: Workflow, steps: Sequence[Step]) -> WorkflowFailed:
+    failed = [step for step in steps if step.state in FAILED]
+    error = None
+    if failed:
+        first = min(failed, key=lambda step: (step.finished_at is None, step.finished_at, step.job))
+        attempts = await store.jobs.attempts(first.job)
+        why = attempts[-1].error if attempts else first.reason
+        error = f"step {first.name} is {first.state}" + (f": {why}" if why else "")
+    return WorkflowFailed(
+        workflow.id,
+        workflow.state,
+        error=error,
+        reason=workflow.reason,
+        steps=tuple(step.name for step in failed),
+    )
+
+
+def _result(step: Step) -> Any:
+    return None if step.result is None else msgspec.json.decode(step.result)

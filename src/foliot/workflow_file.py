@@ -1,0 +1,398 @@
+"""Workflows in a file, TOML or JSON, for those who do not have the code of their jobs.
+
+name = "etl"
+deadline = "2h"
+
+[[steps]]
+name = "extract"
+kind = "extract"
+payload = { day = "2026-11-18" }
+
+[[steps]]
+name = "load"
+kind = "load"
+after = ["extract"]
+payload = { rows = { "$result" = "extract" } }
+options = { queue = "db", max_attempts = 3 }
+
+Instead of kind, a step has `wait_for` (with `timeout`), `sleep` or `workflow`; with `over`, there is one of each
+element of a list, which is the argument `item`, else the first that is not given.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, Literal, cast
+
+import msgspec
+
+from foliot.checks import check_rule
+from foliot.config import LimitSettings
+from foliot.errors import InvalidValue, UnknownKind
+from foliot.model.definition import Defaults, StoredDefinition
+from foliot.model.job import NewJob
+from foliot.model.retry import StoredRetry
+from foliot.model.workflow import SLEEP_KIND, WORKFLOW_KIND
+from foliot.options import NO_CHOICES, Options, check_options, template_of
+from foliot.schema import check_fit
+from foliot.shown import did_you_mean
+from foliot.store.port import Store
+from foliot.units import read_duration
+from foliot.workflow_check import (
+    DEEPEST,
+    check_deadline,
+    check_graph,
+    check_step_name,
+    not_for_a_step,
+    ref_names,
+    refs_of,
+)
+from foliot.workflow_form import Draft, StepDraft, in_step, placed, signal_step
+from foliot.workflow_graph import ancestors
+
+Format = Literal["json", "toml"]
+Kinds = Mapping[str, StoredDefinition]
+
+_LIMITS: Final = LimitSettings()
+_LARGEST: Final = 64 << 20
+_BUILT_IN: Final = "foliot."
+_WHOLE: Final = ("name", "namespace", "policy", "deadline", "key", "steps")
+_ANY: Final = ("name", "after", "rule")
+_FORMS: Final = {  # what a step is, and what it may have besides
+    "kind": ("payload", "options", "over", "item"),
+    "wait_for": ("timeout",),
+    "sleep": ("options",),
+    "workflow": ("options",),
+}
+_KNOWN: Final = (*_ANY, *_FORMS, *dict.fromkeys(key for keys in _FORMS.values() for key in keys))
+_REFUSED: Final = ("key", "key_mode", "idempotency_key", "connection")
+_DURATIONS: Final = ("delay", "timeout", "expires")
+_EXAMPLE: Final = '{"name": "etl", "steps": [{"name": "extract", "kind": "extract"}]}'
+
+
+async def read_draft(
+    store: Store,
+    source: str | Path,
+    *,
+    format: Format | None = None,
+    limits: LimitSettings = _LIMITS,
+) -> Draft:
+    """Of a text, or of the file at a path. Kinds and payloads are checked against what apps have announced. Raises
+    InvalidValue, or UnknownKind, with the step that is wrong."""
+    if isinstance(source, Path):
+        format = format or ("toml" if source.suffix.lower() == ".toml" else "json")
+        source = read_text(source)
+    told = parse(source, format=format)
+    kinds = {one.kind: one for one in await store.definitions.all()}
+    return draft_from(told, kinds, limits=limits)
+
+
+def parse(text: str, *, format: Format | None = None) -> dict[str, Any]:
+    """The tables of a text. Without a format, what begins with a brace is JSON."""
+    if format is None:
+        format = "json" if text.lstrip().startswith("{") else "toml"
+    try:
+        if format == "toml":
+            return tomllib.loads(text.replace("\r\n", "\n"))
+        told = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
+    except InvalidValue:
+        raise
+    except ValueError as error:  # also a number of more digits than Python reads
+        raise InvalidValue("workflow", problem=f"is not {format.upper()}: {error}") from None
+    except RecursionError:
+        raise InvalidValue("workflow", problem="is nested too deeply") from None
+    if not isinstance(told, dict):
+        raise InvalidValue("workflow", told, "is not an object", example=_EXAMPLE)
+    return told
+
+
+def draft_from(
+    told: Mapping[str, Any], kinds: Kinds, *, limits: LimitSettings = _LIMITS, depth: int = 1
+) -> Draft:
+    """What was parsed, with these kinds of jobs."""
+    if depth > DEEPEST:
+        raise InvalidValue("workflow", problem=f"is more than {DEEPEST} workflows deep")
+    _check_keys(told, _WHOLE, "a workflow")
+    steps = told.get("steps", [])
+    if not isinstance(steps, list):
+        raise InvalidValue("steps", steps, "is not a list", example=_EXAMPLE)
+    if "name" not in told:
+        raise InvalidValue("name", problem="of the workflow is missing", example='name = "etl"')
+    reading = _Reading(kinds, limits, depth)
+    draft = Draft(
+        name=told["name"],
+        steps=_steps(steps, reading),
+        namespace=told.get("namespace", "default"),
+        policy=told.get("policy", "fail_fast"),
+        deadline=_deadline(told.get("deadline")),
+        key=told.get("key"),
+    )
+    _check_refs(draft, limits)
+    return draft
+
+
+def _check_refs(draft: Draft, limits: LimitSettings) -> None:
+    """In a file, `after` and `over` say the order; what a payload refers to has to come before by that."""
+    _, parents = check_graph(draft, limits=limits)
+    drawn = {
+        step.name: tuple(
+            name
+            for name in parents[step.name]
+            if name in step.after or name in ref_names(step.over)
+        )
+        for step in draft.steps
+    }
+    for step in draft.steps:
+        before: set[str] | None = None
+        for name in refs_of(step):
+            if name in drawn[step.name]:
+                continue
+            before = ancestors(drawn, step.name) if before is None else before
+            if name not in before:
+                with in_step(step.name):
+                    raise InvalidValue(
+                        "reference",
+                        name,
+                        "is a step that need not have ended before this one begins",
+                        example=f'after = ["{name}"]',
+                    )
+
+
+class _Reading(msgspec.Struct, frozen=True):
+    """What a step is read with."""
+
+    kinds: Kinds
+    limits: LimitSettings
+    depth: int
+
+
+def _steps(told: Sequence[object], reading: _Reading) -> tuple[StepDraft, ...]:
+    steps = [_step(number, one, reading) for number, one in enumerate(told, 1)]
+    chosen = [isinstance(one, dict) and "queue" in one.get("options", ()) for one in told]
+    found = placed(steps, keep={step.name for step, own in zip(steps, chosen, strict=True) if own})
+    return (
+        found if len(found) == len(steps) else tuple(steps)
+    )  # a name twice is told where names are checked
+
+
+def _step(number: int, told: object, reading: _Reading) -> StepDraft:
+    if not isinstance(told, dict):
+        raise InvalidValue(f"step {number}", told, "is not an object", example=_EXAMPLE)
+    if "name" not in told:
+        raise InvalidValue(f"step {number}", problem="has no name", example='name = "extract"')
+    with in_step(number):
+        name = check_step_name(told["name"])
+    with in_step(name):
+        form = _form_of(told)
+        rest: dict[str, Any] = {
+            "after": _after(told.get("after", [])),
+            "rule": check_rule(told.get("rule", "all_succeeded")),
+        }
+        if form == "wait_for":
+            timeout = _seconds("timeout", told.get("timeout"))
+            return signal_step(name, told["wait_for"], timeout=timeout, **rest)
+        if form == "sleep":
+            return StepDraft(name=name, template=_sleep(told), **rest)
+        if form == "workflow":
+            return StepDraft(name=name, **_workflow(told, reading), **rest)
+        return StepDraft(name=name, **_job(told, reading.kinds), **rest)
+
+
+def _form_of(told: Mapping[str, Any]) -> str:
+    _check_keys(told, _KNOWN, "a step")
+    forms = [form for form in _FORMS if form in told]
+    if not forms:
+        others = ", ".join(form for form in _FORMS if form != "kind")
+        hint = f"or say {others}"
+        raise InvalidValue("kind", problem="is missing", example='kind = "extract"', hint=hint)
+    if len(forms) > 1:
+        raise InvalidValue(" and ".join(forms), problem="cannot be given together")
+    for key in told:
+        if key not in _ANY and key != forms[0] and key not in _FORMS[forms[0]]:
+            hint = 'it is one of the options: options = { timeout = "30s" }'
+            raise InvalidValue(
+                key,
+                problem=f"is not for a step with {forms[0]}",
+                hint=hint if key == "timeout" else None,
+            )
+    return forms[0]
+
+
+def _job(told: Mapping[str, Any], kinds: Kinds) -> dict[str, Any]:
+    kind, payload = told["kind"], _table(told, "payload")
+    if not isinstance(kind, str):
+        raise InvalidValue("kind", kind, "is not text", example='kind = "extract"')
+    if kind.startswith(_BUILT_IN):
+        hint = "say wait_for, sleep, over or workflow"
+        raise InvalidValue("kind", kind, "is one of Foliot's own", hint=hint)
+    known = kinds.get(kind)
+    if known is None:
+        raise UnknownKind(kind, known=kinds)
+    over, item = msgspec.to_builtins(told.get("over")), told.get("item")
+    if over is None and (item is not None or "over" in told):
+        raise InvalidValue("item", item, "needs over", example="over = [1, 2, 3]")
+    if over is not None and item is None:
+        item = _first_free(known, payload)
+    _check_payload(known, payload, item)
+    if isinstance(over, list) and isinstance(item, str):
+        for element in over:
+            _check_payload(known, {**payload, item: element}, None)
+    template = template_of(kind, known.options, check_options(NO_CHOICES, _options(told)))
+    return {"template": template, "payload": payload, "over": over, "item": item}
+
+
+def _sleep(told: Mapping[str, Any]) -> NewJob:
+    options = _options(told)
+    if "delay" in options or "run_at" in options:
+        raise InvalidValue("delay", problem="cannot be given together with sleep")
+    if (seconds := _seconds("sleep", told["sleep"])) is None:
+        raise InvalidValue("sleep", problem="is missing", example="sleep = 60")
+    choices = check_options(NO_CHOICES, {**options, "delay": seconds})
+    return template_of(SLEEP_KIND, Defaults(), choices)
+
+
+def _workflow(told: Mapping[str, Any], reading: _Reading) -> dict[str, Any]:
+    inside = told["workflow"]
+    if not isinstance(inside, dict):
+        raise InvalidValue("workflow", inside, "is not an object", example=_EXAMPLE)
+    inner = draft_from(inside, reading.kinds, limits=reading.limits, depth=reading.depth + 1)
+    choices = check_options(NO_CHOICES, _options(told))
+    return {"template": template_of(WORKFLOW_KIND, Defaults(), choices), "inner": inner}
+
+
+def _options(told: Mapping[str, Any]) -> Options:
+    """As `fn.options` takes them: a file has durations and moments in text."""
+    given: dict[str, Any] = dict(_table(told, "options"))
+    for name, value in given.items():
+        if name in _REFUSED:
+            raise not_for_a_step(name, value)
+        if name in _DURATIONS and isinstance(value, str):
+            moment = name == "expires" and "-" in value.lstrip("-")
+            given[name] = _moment(value) if moment else _seconds(name, value)
+        elif name == "run_at" and isinstance(value, str):
+            given[name] = _moment(value)
+        elif name == "retry" and isinstance(value, dict):
+            given[name] = _retry(value)
+    return cast(Options, given)
+
+
+def _retry(value: Mapping[str, Any]) -> StoredRetry:
+    try:
+        return msgspec.convert(value, StoredRetry)  # type: ignore[arg-type, no-any-return, unused-ignore]
+    except msgspec.ValidationError as error:
+        example = '{ type = "fixed", seconds = 30 }'
+        raise InvalidValue(
+            "retry", dict(value), f"cannot be read: {error}", example=example
+        ) from None
+
+
+def _moment(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        example = "2027-01-31T09:00+01:00"
+        raise InvalidValue("moment", text, "cannot be read", example=example) from None
+
+
+def _seconds(field: str, value: object) -> float | None:
+    if value is None:
+        return None
+    try:
+        return read_duration(value)
+    except ValueError as error:
+        raise InvalidValue(field, value, str(error), example=f'{field} = "30m"') from None
+
+
+def _deadline(value: object) -> float | None:
+    seconds = _seconds("deadline", value)
+    return None if seconds is None else check_deadline(seconds)
+
+
+def _after(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise InvalidValue("after", value, "is not a list of names", example='after = ["extract"]')
+    return tuple(value)
+
+
+def _table(told: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """With what TOML has and JSON has not in its one form as text."""
+    value = told.get(key, {})
+    if not isinstance(value, dict):
+        raise InvalidValue(key, value, "is not a table", example=f"{key} = {{ }}")
+    found: dict[str, Any] = value if key == "options" else msgspec.to_builtins(value)
+    return found
+
+
+def _check_payload(known: StoredDefinition, payload: Mapping[str, Any], item: object) -> None:
+    """As far as it is known: what is a result will be checked by the worker."""
+    later = {name for name, value in payload.items() if ref_names(value)}
+    checked = dict(payload)
+    if isinstance(item, str) and item not in checked:
+        later.add(item)
+        checked[item] = None
+    check_fit(_lenient(known, later) if later else known, checked)
+
+
+def _first_free(known: StoredDefinition, payload: Mapping[str, Any]) -> str:
+    """The argument that takes the element, as in code: the first that is not given."""
+    for name in _properties(msgspec.json.decode(known.schema)):
+        if name not in payload:
+            return name
+    problem = f"leaves no argument of {known.kind} for the element"
+    raise InvalidValue("over", problem=problem, example='item = "url"')
+
+
+def _properties(schema: dict[str, Any]) -> dict[str, Any]:
+    """The arguments in the schema of a kind."""
+    if "$ref" in schema:
+        schema = schema.get("$defs", {}).get(schema["$ref"].rpartition("/")[2], {})
+    found: dict[str, Any] = schema.get("properties", {})
+    return found
+
+
+def _lenient(known: StoredDefinition, later: set[str]) -> StoredDefinition:
+    """Whatever these arguments are, they fit."""
+    schema: dict[str, Any] = msgspec.json.decode(known.schema)
+    properties = _properties(schema)
+    properties.update({name: {} for name in later if name in properties})
+    return msgspec.structs.replace(known, schema=msgspec.json.encode(schema).decode())
+
+
+def _check_keys(told: Mapping[str, Any], known: tuple[str, ...], what: str) -> None:
+    for key in told:
+        if key not in known:
+            hint = did_you_mean(key, known) or f"there are {', '.join(known)}"
+            raise InvalidValue("key", key, f"is not something {what} has", hint=hint)
+
+
+def read_text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            raw = file.read(_LARGEST + 1)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InvalidValue("file", str(path), f"cannot be read: {reason}") from None
+    if len(raw) > _LARGEST:
+        raise InvalidValue("file", str(path), "is larger than 64MiB")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InvalidValue("file", str(path), "is not UTF-8 text") from None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """JSON has no rule for a key that is there twice, and nobody means it."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise InvalidValue("workflow", key, "is there twice in one object")
+        found[key] = value
+    return found
+
+
+def _no_number(text: str) -> None:
+    raise InvalidValue("workflow", text, "is not a number that JSON has")

@@ -1,0 +1,58 @@
+"""`foliot breakers`: how they are, and opening and closing them with a note and a name."""
+
+from __future__ import annotations
+
+from cli.conftest import Shell
+from foliot.model.breaker import Report, Tally
+from foliot.model.job import Extras, More
+
+STRIPE = More(extras=Extras(breaker="stripe"))
+
+
+def test_breakers_are_opened_listed_and_closed(shell: Shell) -> None:
+    opened = shell(
+        *("breakers", "open", "stripe", "--new"),
+        *("--for", "10m", "--note", "they move", "--by", "ada"),
+    )
+    assert opened.code == 0
+    assert opened.out.startswith("stripe is open until ")
+    header, row = shell("breakers", "list").out.splitlines()
+    assert header.split() == ["breaker", "state", "since", "until", "waiting", "why", "by"]
+    assert row.split()[:2] == ["stripe", "open"]
+    assert row.split()[-4:] == ["0", "they", "move", "ada"]
+    assert shell("breakers", "close", "stripe").out == "stripe is recovering\n"
+    assert shell("breakers", "close", "stripe").out == "stripe is as it was, recovering\n"
+
+
+def test_a_breaker_is_told_as_json(shell: Shell) -> None:
+    shell.ask(
+        lambda store: store.breakers.report(
+            "stripe", Report(tallies=(Tally(0.0, 3, 0),), error="boom")
+        )
+    )
+    [told] = shell("breakers", "list", "--json").json["breakers"]
+    assert (told["name"], told["state"], told["failures"]) == ("stripe", "closed", 3)
+    assert (told["since"], told["until"], told["waiting"]) == (None, None, 0)
+    changed = shell("breakers", "open", "stripe", "--json").json
+    assert (changed["changed"], changed["state"], changed["until"]) == (True, "open", None)
+
+
+def test_one_that_is_not_known_is_named_with_what_is_meant(shell: Shell) -> None:
+    shell("breakers", "open", "stripe", "--new")
+    for act in ("close", "open"):
+        answer = shell("breakers", act, "strpe")
+        assert answer.code == 2
+        assert "hint: did you mean" in answer.err and "stripe" in answer.err.split("hint:")[1]
+
+
+def test_a_wrong_time_is_a_mistake_of_the_caller(shell: Shell) -> None:
+    answer = shell("breakers", "open", "stripe", "--for", "soon")
+    assert answer.code == 2
+    assert "--for" in answer.err
+    assert shell("breakers", "list").out.splitlines()[1:] == []
+
+
+def test_doctor_names_those_that_are_not_closed(shell: Shell) -> None:
+    shell("breakers", "open", "stripe", "--new", "--note", "they move")
+    [line] = [line for line in shell("doctor").out.splitlines() if "stripe" in line]
+    assert "stripe is open, 0 wait: they move" in line

@@ -1,0 +1,142 @@
+"""`foliot limits`: what is set, how much of it is used, and who waits."""
+
+from __future__ import annotations
+
+import pytest
+
+from cli.conftest import Shell
+from foliot.ids import Ids
+from foliot.model.job import Extras, More
+from foliot.model.lane import lane_of
+from foliot.model.session import NewSession
+from foliot.store.port import Share, Store
+
+
+async def _claim(store: Store) -> None:
+    """As a worker that takes what it can."""
+    session = Ids().session()
+    new = NewSession(
+        id=session, host="h", pid=1, version="0", queues=(), kinds=("echo",), duties=False
+    )
+    await store.sessions.open(new, lease=60)
+    shares = [Share(lane_of(queue), 100) for queue in ("default", "mail")]
+    await store.jobs.finish_and_claim(0, session, shares=shares, room=100)
+
+
+def _submit(shell: Shell, count: int, key: str, namespace: str = "default") -> None:
+    shell.submit(count, more=More(extras=Extras(limit_key=key)), namespace=namespace)
+
+
+def test_a_limit_is_set_shown_and_deleted(shell: Shell) -> None:
+    first = shell(
+        "limits", "set", "queue:mail", "--concurrency", "2", "--note", "the contract", "--by", "ann"
+    )
+    assert (first.code, first.out) == (0, "set queue:mail\n")
+    again = shell("limits", "set", "queue:mail", "--concurrency", "2", "--note", "the contract")
+    assert again.out == "queue:mail is as it was\n"
+    shell.submit(5, queue="mail")
+    shell.ask(_claim)
+    header, mail = shell("limits", "list").out.splitlines()
+    assert header.split() == ["limit", "running", "rate", "burst", "waiting", "set", "by", "note"]
+    assert mail.split() == ["queue:mail", "2/2", "3", "ann", "the", "contract"]
+    [told] = shell("limits", "list", "--json").json["limits"]
+    assert (told["name"], told["concurrency"], told["used"], told["waiting"]) == (
+        "queue:mail",
+        2,
+        2,
+        3,
+    )
+    gone = shell("limits", "delete", "queue:mail")
+    assert (gone.code, gone.out) == (0, "deleted queue:mail\n")
+    assert shell("limits", "list", "--json").json == {"limits": []}
+
+
+def test_a_rate_is_shown_as_it_was_given(shell: Shell) -> None:
+    for rate, shown, burst in (
+        ("100/minute", "100/minute", "1"),
+        ("50 per second", "50/second", "5"),
+    ):
+        assert shell("limits", "set", "kind:send", "--rate", rate).code == 0
+        line = shell("limits", "list").out.splitlines()[1]
+        assert line.split() == ["kind:send", "0", shown, burst, "0", line.split()[-1]]
+    told = shell("limits", "set", "kind:send", "--rate", "7/h", "--burst", "3", "--json").json
+    assert (told["changed"], told["rate"], told["burst"]) == (True, "7/hour", 3)
+
+
+def test_the_busiest_keys_of_a_pattern_follow_it(shell: Shell) -> None:
+    shell("limits", "set", "key:customer:*", "--concurrency", "2")
+    _submit(shell, 3, "customer:1")
+    _submit(shell, 1, "customer:2")
+    _submit(shell, 3, "customer:1", "shop")
+    shell.ask(_claim)
+    lines = [line.split() for line in shell("limits", "list").out.splitlines()[1:]]
+    assert lines[0][:5] == ["key:customer:*", "5", "(2", "each)", "2"]
+    assert [line[:2] for line in lines[1:]] == [
+        ["key:customer:1", "2/2"],
+        ["key@shop@customer:1", "2/2"],
+        ["key:customer:2", "1/2"],
+    ]
+
+
+def test_those_who_wait_for_a_limit_of_nothing_are_counted(shell: Shell) -> None:
+    shell("limits", "set", "key:*", "--concurrency", "0")
+    _submit(shell, 3, "a")
+    shell.ask(_claim)
+    [told] = shell("limits", "list", "--json").json["limits"]
+    assert (told["used"], told["waiting"]) == (0, 3)
+
+
+def test_a_raised_limit_lets_those_who_wait_go_on_at_once(shell: Shell) -> None:
+    shell("limits", "set", "queue:default", "--concurrency", "1")
+    shell.submit(3)
+    shell.ask(_claim)
+    told = shell("limits", "set", "queue:default", "--concurrency", "3", "--json").json
+    assert (told["used"], told["waiting"]) == (1, 0)
+
+
+def test_a_limit_that_is_not_there_cannot_be_deleted(shell: Shell) -> None:
+    answer = shell("limits", "delete", "queue:mail")
+    assert (answer.code, answer.out) == (1, "")
+    assert answer.err == "queue:mail is no limit\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["mail", "--concurrency", "1"], "'mail' is no scope and name"),
+        (["queu:mail", "--concurrency", "1"], "queue"),
+        (["queue:", "--concurrency", "1"], "limit"),
+        (["queue:a b", "--concurrency", "1"], "limit"),
+        (["key:a*b", "--concurrency", "1"], "has a * that is not its end"),
+        (["key:", "--concurrency", "1"], "limit"),
+        (["queue:mail"], "limits nothing"),
+        (["queue:mail", "--concurrency", "-1"], "concurrency"),
+        (["queue:mail", "--concurrency", "1.5"], "concurrency"),
+        (
+            ["queue:mail", "--rate", "0/minute"],
+            "is not a number of starts per second, minute or hour",
+        ),
+        (["queue:mail", "--rate", "5/fortnight"], "is not a number of starts"),
+        (["queue:mail", "--rate", "5"], "is not a number of starts"),
+        (["queue:mail", "--rate", "1e99/second"], "is not a number of starts"),
+        (["queue:mail", "--rate", f"{'9' * 400}/second"], "is not a number of starts"),
+        (["queue:mail", "--concurrency", "1", "--burst", "3"], "needs a rate"),
+        (["queue:mail", "--rate", "5/second", "--burst", "0"], "burst"),
+        (["queue:mail", "--concurrency", "1", "--note", "\x00"], "note"),
+    ],
+)
+def test_what_is_no_limit_is_refused_with_what_would_be(
+    shell: Shell, arguments: list[str], said: str
+) -> None:
+    answer = shell("limits", "set", *arguments)
+    assert answer.code == 2
+    assert said in answer.err
+    assert "Traceback" not in answer.err
+    assert shell("limits", "list", "--json").json == {"limits": []}
+
+
+def test_a_scope_without_a_name_is_not_told_what_it_has_said(shell: Shell) -> None:
+    answer = shell("limits", "set", "queue", "--concurrency", "1")
+    assert answer.code == 2
+    assert "'queue' is no scope and name" in answer.err
+    assert "did you mean" not in answer.err

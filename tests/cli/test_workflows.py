@@ -1,0 +1,524 @@
+"""`foliot workflows`, as people and pipelines type it, with a worker that runs what is submitted."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from cli.conftest import Answer, Shell
+from client.conftest import run_in_thread
+from foliot import Foliot, JobState
+from foliot.ids import inner_id
+from support.fleet import eventually
+from support.stores import Place
+
+pytestmark = pytest.mark.parametrize("place", ["sqlite-1", "postgres-8"], indirect=True)
+NOBODY = "0192d5f0-5b7c-7a3b-8000-5c1f2e3d4c5b"
+
+
+class Lab:
+    """An app on the shell's store, and the jobs that workflows here are made of."""
+
+    def __init__(self, shell: Shell) -> None:
+        self.shell = shell
+        self.app = app = Foliot(shell.url)
+        self.gate = threading.Event()  # what `wait` waits for
+        self.good = threading.Event()  # what `sometimes` needs
+
+        @app.job
+        def count(to: int) -> list[int]:
+            return list(range(to))
+
+        @app.job
+        def double(number: int) -> int:
+            return 2 * number
+
+        @app.job
+        def total(numbers: list[int]) -> int:
+            return sum(numbers)
+
+        @app.job
+        def wait() -> None:
+            self.gate.wait(60)
+
+        @app.job(max_attempts=1)
+        def sometimes() -> str:
+            if not self.good.is_set():
+                raise ValueError("no luck")
+            return "good"
+
+        self.count, self.double, self.total = count, double, total
+        self.wait, self.sometimes = wait, sometimes
+
+    def fan(self, to: int, **options: Any) -> str:
+        with self.app.workflow("fan", **options) as flow:
+            numbers = flow.add(self.count.prepare(to))
+            doubled = flow.map(self.double, over=numbers.result)
+            flow.add(self.total.prepare(numbers=doubled.result))
+        return flow.id
+
+    def failing(self, **options: Any) -> str:
+        with self.app.workflow("failing", **options) as flow:
+            first = flow.add(self.double.prepare(1), name="first")
+            failed = flow.add(self.sometimes.prepare(), after=[first])
+            flow.add(self.double.prepare(2), after=[failed], name="last")
+        return flow.id
+
+    def approval(self) -> str:
+        with self.app.workflow("approval") as flow:
+            number = flow.wait_for("approval", name="asked")
+            flow.add(self.double.prepare(number.result))
+        return flow.id
+
+    def ended(self, id: str) -> str:
+        """Its id, when it has ended."""
+        flow = self.app.get_workflow(id)
+        eventually(lambda: flow.status().final)
+        return id
+
+
+@pytest.fixture
+def shell(place: Place, anyio_backend: str, capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(place.settings.url, capsys)
+
+
+@pytest.fixture
+def lab(shell: Shell) -> Iterator[Lab]:
+    lab = Lab(shell)
+    with lab.app:
+        stop = run_in_thread(lab.app)
+        eventually(lambda: shell.ask(lambda store: store.definitions.all()))
+        yield lab
+        lab.gate.set()
+        stop()
+
+
+@pytest.fixture
+def etl(tmp_path: Path) -> Path:
+    path = tmp_path / "etl.toml"
+    path.write_text(
+        """
+name = "etl"
+[[steps]]
+name = "numbers"
+kind = "count"
+payload = { to = 4 }
+[[steps]]
+name = "doubled"
+kind = "double"
+over = { "$result" = "numbers" }
+[[steps]]
+name = "rest"
+sleep = 0.01
+after = ["doubled"]
+[[steps]]
+name = "sum"
+kind = "total"
+after = ["doubled", "rest"]
+payload = { numbers = { "$result" = "doubled" } }
+"""
+    )
+    return path
+
+
+def refused(answer: Answer, said: str, code: int) -> None:
+    assert said in answer.err
+    assert (answer.code, answer.out) == (code, "")
+    assert answer.err.startswith("error: ")
+    assert "Traceback" not in answer.err and "\x1b" not in answer.err
+
+
+def test_workflows_are_listed_newest_first(shell: Shell, lab: Lab) -> None:
+    ids = [lab.ended(lab.fan(number)) for number in range(3)]
+    failed = lab.ended(lab.failing())
+    header, *lines = shell("workflows", "list").out.splitlines()
+    assert header.split() == [
+        *("id", "state", "name", "steps", "failed", "created", "took", "about")
+    ]
+    assert [line.split()[:5] for line in lines] == [
+        [failed, "failed", "failing", "3/3", "1"],
+        [ids[2], "succeeded", "fan", "5/5", "0"],
+        [ids[1], "succeeded", "fan", "4/4", "0"],
+        [ids[0], "succeeded", "fan", "3/3", "0"],
+    ]
+    told = shell("workflows", "list", "--name", "fan", "--state", "succeeded", "--json").json
+    assert ([one["id"] for one in told["workflows"]], told["next"]) == (ids[::-1], None)
+    assert shell("workflows", "list", "--name", "other").out == "none\n"
+
+
+def test_a_long_list_is_paged(shell: Shell, lab: Lab) -> None:
+    ids = [lab.ended(lab.fan(0)) for _ in range(3)]
+    first = shell("workflows", "list", "--limit", "2", "--json").json
+    assert ([one["id"] for one in first["workflows"]], first["next"]) == (ids[:0:-1], ids[1])
+    rest = shell("workflows", "list", "--limit", "2", "--after", ids[1], "--json").json
+    assert ([one["id"] for one in rest["workflows"]], rest["next"]) == ([ids[0]], None)
+    assert shell("workflows", "list", "--limit", "2").out.endswith(
+        f"there may be more with: --after {ids[1]}\n"
+    )
+
+
+def test_a_workflow_is_drawn_and_its_steps_are_listed(shell: Shell, lab: Lab) -> None:
+    id = lab.ended(lab.fan(2, deadline=3600))
+    answer = shell("workflows", "show", id)
+    assert answer.code == 0, answer.err
+    fields, picture, table = answer.out.split("\n\n", 1)[0], answer.out, answer.out.split("\n\n")[3]
+    assert fields.splitlines()[:4] == [
+        f"id:             {id}",
+        "name:           fan",
+        "namespace:      default",
+        "policy:         fail_fast",
+    ]
+    assert "\ndeadline_at:    20" in picture and "fan   succeeded · 5 steps · " in picture
+    assert re.search(r"│ ✓ count +├──▶│ ✓ double × 2 +├──▶│ ✓ total +│", picture)
+    header, *lines = table.splitlines()
+    assert header.split() == ["step", "state", "started", "took", "reason", "job"]
+    assert [line.split()[0] for line in lines] == [
+        *("count", "double", "double[0]", "double[1]", "total")
+    ]
+    told = shell("workflows", "show", id, "--json").json
+    assert (told["state"], told["policy"], told["remaining"]) == ("succeeded", "fail_fast", 0)
+    [last] = [one for one in told["steps"] if one["name"] == "total"]
+    assert (last["result"], last["error"], last["state"]) == (2, None, "succeeded")
+
+
+def test_what_went_wrong_is_said_beside_each_step(shell: Shell, lab: Lab) -> None:
+    id = lab.ended(lab.failing())
+    out = shell("workflows", "show", id).out
+    assert "\n✗ sometimes dead: ValueError: no luck\n" in out
+    _, first, failed, last = out.rstrip().rsplit("\n\n", 1)[1].splitlines()
+    assert " succeeded  " in first
+    assert "  ValueError: no luck  " in failed
+    assert "  sometimes is dead  " in last or "  fail_fast  " in last
+    steps = shell("workflows", "show", id, "--json").json["steps"]
+    assert [one["error"] for one in steps] == [None, "ValueError: no luck", None]
+
+
+def test_what_steps_wait_for_is_said(shell: Shell, lab: Lab) -> None:
+    inner = lab.app.workflow("inner")
+    inner.wait_for("go")
+    with lab.app.workflow("outer") as flow:
+        flow.add(lab.double.prepare(1), after=[flow.add(inner), flow.wait_for("approval")])
+    eventually(lambda: flow["inner"].status() is JobState.HELD)
+    out = shell("workflows", "show", flow.id).out
+    id = inner_id(flow["inner"].id)
+    assert f"  workflow {id} runs  " in out and "  waits for signal approval  " in out
+    shown = shell("workflows", "show", id).out
+    assert f"\njob:            {flow['inner'].id} stands for it\n" in shown
+    explained = shell("jobs", "explain", flow["double"].id).out
+    assert explained.startswith("waiting: 0 of its 2 parents have ended, not yet: inner (held), ")
+
+
+@pytest.mark.parametrize("part", [slice(0, 23), slice(-8, None)])
+def test_the_beginning_or_the_end_of_an_id_is_enough(shell: Shell, lab: Lab, part: slice) -> None:
+    id = lab.ended(lab.fan(0))
+    assert shell("workflows", "show", id[part].upper(), "--json").json["id"] == id
+
+
+def test_a_part_of_several_ids_names_them(shell: Shell, lab: Lab) -> None:
+    ids = [lab.approval() for _ in range(2)]
+    common = ids[0][:8]  # of the same moment, as the first characters are the time
+    answer = shell("workflows", "cancel", common)
+    refused(answer, f"id: '{common}' is the beginning of several ids: {ids[1]}, {ids[0]}", 2)
+
+
+def test_a_list_says_until_when_and_what_was_asked_to_end(shell: Shell, lab: Lab) -> None:
+    with lab.app.workflow("slow", deadline=3600) as flow:
+        flow.add(lab.wait.prepare())
+    eventually(lambda: flow["wait"].status() is JobState.RUNNING)
+    assert "  until 20" in shell("workflows", "list").out
+    shell("workflows", "cancel", flow.id)
+    assert shell("workflows", "list").out.endswith("  asked to end\n")
+    assert "\ncancel:         it was asked to end\n" in shell("workflows", "show", flow.id).out
+
+
+@pytest.mark.parametrize(
+    ("id", "said", "code"),
+    [
+        (NOBODY, f"no workflow has the id '{NOBODY}'", 1),
+        (NOBODY[:8], f"no workflow has the id '{NOBODY[:8]}'", 1),
+        ("etl", "hint: ids of workflows with a name: foliot workflows list --name etl", 2),
+        ("", "id: '' is not a workflow's id", 2),
+        ("e t l\x1b[2J", "is not a workflow's id", 2),
+    ],
+)
+@pytest.mark.parametrize(
+    "command",
+    ["show", "cancel", "pause", "resume", "retry", "rerun", "graph", "signal"],
+)
+def test_a_wrong_id_is_refused_by_every_command(
+    shell: Shell, command: str, id: str, said: str, code: int
+) -> None:
+    more = ["approval"] if command == "signal" else []
+    for form in ([], ["--json"]):
+        refused(shell("workflows", command, id, *more, *form), said, code)
+
+
+def test_the_id_of_a_step_says_which_workflow_was_meant(shell: Shell, lab: Lab) -> None:
+    id = lab.ended(lab.fan(0))
+    step = lab.app.get_workflow(id)["total"].id
+    refused(shell("workflows", "show", step), f"hint: it is a step of {id}", 1)
+    job = lab.double.submit(1).id
+    refused(shell("workflows", "show", job), f"hint: see: foliot jobs show {job}", 1)
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (["list", "--state", "done"], "Choose from"),
+        (["list", "--limit", "0"], "limit: 0 is not a whole number from 1"),
+        (["list", "--limit", "many"], "limit"),
+        (["list", "--after", "etl"], "id: 'etl' is not a workflow's id"),
+        (["cancel"], "ids are missing"),
+        (["signal", NOBODY], "name"),
+        (["signal", NOBODY, "a b"], "signal: 'a b' is not 1 to 200 letters"),
+        (["signal", NOBODY, "go", "--payload", "{"], "payload: '{' is not JSON"),
+        (["signal", NOBODY, "go", "--payload", "@nowhere.json"], "nowhere.json"),
+        (["graph", NOBODY, "--format", "png"], "Choose from"),
+        (["submit"], "file"),
+    ],
+)
+def test_what_is_typed_wrong_is_refused(shell: Shell, typed: list[str], said: str) -> None:
+    refused(shell("workflows", *typed), said, 2)
+
+
+def test_a_signal_goes_to_the_step_that_waits_for_it(shell: Shell, lab: Lab) -> None:
+    id = lab.approval()
+    answer = shell("workflows", "signal", id, "approval", "--payload", "21", "--by", "ada")
+    assert (answer.code, answer.out) == (0, "sent approval\n")
+    lab.ended(id)
+    told = shell("workflows", "show", id, "--json").json
+    assert [one["result"] for one in told["steps"]] == [21, 42]
+    assert [(one["action"], one["actor"]) for one in told["audit"]] == [("signal", "ada")]
+    assert shell("workflows", "show", id).out.count("\nsignal by ada at 20") == 1
+    refused(shell("workflows", "signal", id, "approval"), f"workflow {id} is succeeded", 1)
+
+
+@pytest.mark.parametrize("source", ["file", "stdin"])
+def test_the_payload_of_a_signal_may_come_from_elsewhere(
+    shell: Shell, lab: Lab, source: str, tmp_path: Path, feed: Any
+) -> None:
+    id, path = lab.approval(), tmp_path / "number.json"
+    path.write_text("21")
+    feed("21")
+    payload = f"@{path}" if source == "file" else "-"
+    sent = shell("workflows", "signal", id, "approval", "--payload", payload, "--json")
+    assert sent.json == {"signal": "approval"}
+    assert lab.app.get_workflow(lab.ended(id)).result() == {"double": 42}
+
+
+def test_a_paused_workflow_says_so_and_goes_on_when_it_is_resumed(shell: Shell, lab: Lab) -> None:
+    with lab.app.workflow("slow") as flow:
+        flow.add(lab.double.prepare(1), after=[flow.add(lab.wait.prepare())])
+    eventually(lambda: flow["wait"].status() is JobState.RUNNING)
+    answer = shell("workflows", "pause", flow.id, "--note", "until monday", "--by", "ada")
+    assert (answer.code, answer.out) == (0, f"paused {flow.id}\n")
+    [_, line] = shell("workflows", "list").out.splitlines()
+    assert "  paused at 20" in line and line.endswith("Z by ada: until monday")
+    assert "\n‖ paused by ada: until monday\n" in shell("workflows", "show", flow.id).out
+    lab.gate.set()
+    eventually(lambda: flow["double"].status() is JobState.HELD)
+    assert "  the workflow is paused  " in shell("workflows", "show", flow.id).out
+    assert shell("jobs", "explain", flow["double"].id).out.startswith(
+        "held: workflow slow was paused by ada at 20"
+    )
+    resumed = shell("workflows", "resume", flow.id, "--json").json
+    assert (resumed["id"], resumed["paused_at"], resumed["note"]) == (flow.id, None, None)
+    lab.ended(flow.id)
+    for command in ("pause", "resume"):
+        refused(shell("workflows", command, flow.id), f"workflow {flow.id} is succeeded", 1)
+
+
+def test_cancelling_tells_what_runs_and_what_had_ended(shell: Shell, lab: Lab) -> None:
+    done, waiting = lab.ended(lab.fan(0)), lab.approval()
+    with lab.app.workflow("slow") as slow:
+        slow.add(lab.wait.prepare())
+    eventually(lambda: slow["wait"].status() is JobState.RUNNING)
+    answer = shell("workflows", "cancel", done, waiting, slow.id)
+    assert answer.code == 1
+    assert answer.out.splitlines() == [
+        "cancelled: 1",
+        f"asked to end: {slow.id}, 1 of its steps have not ended",
+    ]
+    assert answer.err == f"refused: {done}: workflow {done} is succeeded\n"
+    lab.gate.set()
+    lab.ended(slow.id)
+    again = shell("workflows", "cancel", waiting, "--json")
+    assert (again.code, again.json) == (
+        0,
+        {"changed": 1, "ids": [waiting], "still_running": 0, "refused": {}},
+    )
+    assert "  requested" in shell("workflows", "list", "--state", "cancelled").out
+
+
+def test_what_failed_is_retried_by_name_or_all(shell: Shell, lab: Lab) -> None:
+    id = lab.ended(lab.failing())
+    refused(shell("workflows", "retry", id, "--step", "first"), "has not failed: it is succ", 2)
+    refused(shell("workflows", "retry", id, "--step", "sometime"), "did you mean sometimes?", 2)
+    lab.good.set()
+    answer = shell("workflows", "retry", id, "--step", "sometimes", "--by", "ada")
+    assert (answer.code, answer.out) == (0, "retried: 2\n")
+    assert lab.app.get_workflow(lab.ended(id)).result() == {"last": 4}
+    nothing = shell("workflows", "retry", id, "--json")
+    assert (nothing.code, nothing.json) == (1, {"retried": []})
+    assert nothing.err == "nothing was changed: no step has failed\n"
+
+
+def test_a_rerun_is_a_new_workflow_of_the_same_graph(shell: Shell, lab: Lab) -> None:
+    old = lab.ended(lab.failing(key="monday"))
+    lab.good.set()
+    new = shell("workflows", "rerun", old, "--by", "ada").out.strip()
+    assert lab.app.get_workflow(lab.ended(new)).result() == {"last": 4}
+    assert new != old != shell("workflows", "rerun", old, "--json").json["id"] != new
+    [entry, _] = shell("workflows", "show", old, "--json").json["audit"]
+    assert (entry["action"], entry["actor"], entry["detail"]) == ("rerun", "ada", {"workflow": new})
+
+
+def test_a_file_is_submitted(shell: Shell, lab: Lab, etl: Path, feed: Any) -> None:
+    id = shell("workflows", "submit", str(etl)).out.strip()
+    assert lab.app.get_workflow(lab.ended(id)).result() == {"sum": 12}
+    keyed = [
+        shell("workflows", "submit", str(etl), "--key", "monday", "--json").json["id"]
+        for _ in range(2)
+    ]
+    assert keyed[0] == keyed[1] != id
+    feed(etl.read_text().replace("to = 4", "to = 5"))
+    other = shell("workflows", "submit", "-", "--key", "monday")
+    refused(other, "belongs to a run of etl with another graph", 2)
+
+
+def test_a_step_that_may_outlive_the_deadline_is_warned_of(
+    shell: Shell, lab: Lab, etl: Path
+) -> None:
+    etl.write_text(etl.read_text().replace('"etl"', '"etl"\ndeadline = 5').replace("0.01", "60"))
+    answer = shell("workflows", "submit", str(etl))
+    assert answer.code == 0
+    assert answer.err == (
+        "warning: step rest: its delay, 60 s, is longer than the deadline of the workflow, 5 s\n"
+    )
+
+
+def test_waiting_shows_each_step_and_prints_the_result(shell: Shell, lab: Lab, etl: Path) -> None:
+    answer = shell("workflows", "submit", str(etl), "--wait")
+    assert (answer.code, answer.out) == (0, '{"sum":12}\n')
+    first, *lines = answer.err.splitlines()
+    assert first.startswith("submitted 01")
+    steps = [line.split(" ", 2)[2] for line in lines]
+    assert steps[0] == "numbers succeeded" or steps[1] == "numbers succeeded"
+    assert {"doubled succeeded", "doubled[3] succeeded", "rest succeeded"} < set(steps)
+    assert steps[-1] == "sum succeeded"
+    told = shell("workflows", "submit", str(etl), "--wait", "--json")
+    assert (told.code, told.json["state"], told.json["result"]) == (0, "succeeded", {"sum": 12})
+    assert (told.json["error"], told.json["failed"], told.err) == (None, [], "")
+
+
+def test_waiting_for_a_failure_exits_with_1(shell: Shell, lab: Lab, tmp_path: Path) -> None:
+    path = tmp_path / "failing.json"
+    path.write_text('{"name": "failing", "steps": [{"name": "a", "kind": "sometimes"}]}')
+    answer = shell("workflows", "submit", str(path), "--wait")
+    assert (answer.code, answer.out) == (1, "")
+    *_, step, error = answer.err.splitlines()
+    assert step.endswith("Z a dead: ValueError: no luck")
+    assert error.startswith("error: workflow 01")
+    assert error.endswith(" is failed: step a is dead: ValueError: no luck")
+    told = shell("workflows", "submit", str(path), "--wait", "--json")
+    assert (told.code, told.json["state"], told.json["failed"]) == (1, "failed", ["a"])
+    assert told.json["error"] == "step a is dead: ValueError: no luck"
+
+
+def test_watching_goes_on_until_the_end(shell: Shell, lab: Lab) -> None:
+    id = lab.approval()
+    threading.Timer(0.3, lambda: lab.app.get_workflow(id).signal("approval", 21)).start()
+    answer = shell("workflows", "show", id, "--watch")
+    changes, rest = answer.out.split("\nid: ", 1)
+    assert [line.split(" ", 2)[2] for line in changes.splitlines()] == [
+        "asked held: waits for signal approval",
+        "asked succeeded",
+        "double succeeded",
+    ] or "double " in changes
+    assert "approval   succeeded · 2 steps · " in rest
+
+
+def test_watching_in_json_is_an_object_for_each_change(shell: Shell, lab: Lab) -> None:
+    id = lab.approval()
+    threading.Timer(0.3, lambda: lab.app.get_workflow(id).signal("approval", 21)).start()
+    lines = shell("workflows", "show", id, "--watch", "--json").out.splitlines()
+    told = [Answer(0, line, "").json for line in lines]
+    assert len(told) >= 2 and all(one["id"] == id for one in told)
+    assert [one["state"] for one in told if one["remaining"] == 0] == ["succeeded"]
+    assert told[-1]["steps"][1]["result"] == 42
+
+
+def test_a_graph_is_written_as_mermaid_or_svg(shell: Shell, lab: Lab, tmp_path: Path) -> None:
+    id = lab.ended(lab.fan(2))
+    mermaid = shell("workflows", "graph", id).out
+    assert mermaid.startswith("flowchart LR\n  accTitle: fan\n  accDescr: succeeded · 5 steps")
+    assert shell("workflows", "graph", id, "--json").json == {
+        "format": "mermaid",
+        "graph": mermaid,
+    }
+    svg = shell("workflows", "graph", id, "--format", "svg").out
+    assert ET.fromstring(svg).tag == "{http://www.w3.org/2000/svg}svg"
+    file = tmp_path / "fan.svg"
+    answer = shell("workflows", "graph", id, "--output", str(file))
+    assert (answer.code, answer.out) == (0, "") and file.read_text() == svg
+    told = shell("workflows", "graph", id, "--output", str(file), "--json").json
+    assert told == {"format": "svg", "file": str(file)}
+    away = str(tmp_path / "nowhere" / "fan.svg")
+    refused(shell("workflows", "graph", id, "--output", away), "cannot be written", 2)
+
+
+@pytest.mark.parametrize("form", ["mermaid", "svg"])
+def test_the_graph_of_a_file_needs_no_store(shell: Shell, etl: Path, feed: Any, form: str) -> None:
+    typed = ("workflows", "graph", str(etl), "--format", form)
+    drawn = shell(*typed, url=False)
+    assert drawn.code == 0, drawn.err
+    assert "not submitted · 4 steps" in drawn.out and "doubled × n" in drawn.out
+    assert shell(*typed, url=False).out == drawn.out
+    feed(etl.read_text())
+    assert shell("workflows", "graph", "-", "--format", form, url=False).out == drawn.out
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "name of the workflow is missing"),
+        ('name = "etl"', "steps are missing"),
+        ("{", "workflow is not JSON"),
+        ('name = "etl"\nsteps = [1]', "step 1: 1 is not an object"),
+        ('name = "etl"\nsteps = [{name = "a", sleep = 1, after = ["a"]}]', "a → a"),
+        ('name = "etl"\nsteps = [{name = "\\u001B[2J", sleep = 1}]', "step 1: name: "),
+        (b"\xff\xfe", "is not UTF-8 text"),
+    ],
+)
+@pytest.mark.parametrize("command", ["graph", "submit"])
+def test_a_file_that_is_no_workflow_is_refused(
+    shell: Shell, tmp_path: Path, feed: Any, command: str, text: str | bytes, said: str
+) -> None:
+    raw = text if isinstance(text, bytes) else text.encode()
+    path = tmp_path / ("etl.json" if text == "{" else "etl.toml")
+    path.write_bytes(raw)
+    refused(shell("workflows", command, str(path)), said, 2)
+    feed(raw)
+    refused(shell("workflows", command, "-"), said, 2)
+    refused(shell("workflows", command, str(tmp_path / "no.toml")), "cannot be read: No such", 2)
+
+
+def test_old_workflows_go_when_the_store_is_pruned(
+    shell: Shell, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = lab.ended(lab.fan(1))
+    assert shell("db", "prune", "--json").json == {"pruned": 0}
+    monkeypatch.setenv("FOLIOT_RETENTION_HISTORY", "1s")
+
+    def is_gone() -> bool:
+        assert shell("db", "prune").code == 0
+        return not shell("workflows", "list", "--json").json["workflows"]
+
+    eventually(is_gone)
+    refused(shell("workflows", "show", id), "it has been pruned", 1)

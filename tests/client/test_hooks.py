@@ -1,0 +1,312 @@
+"""Hooks: functions that workers tell what happened, declared in code, and listening as long as it declares them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from queue import SimpleQueue
+from types import ModuleType
+from typing import Any
+
+import msgspec
+import pytest
+
+from foliot import Event, Fixed, Foliot, Jobs, JobState, current_job
+from foliot.errors import InvalidValue
+from foliot.hook_sync import Heard, sync_hooks
+from foliot.ids import JobId
+from foliot.model.event import EVENTS, OF_KINDS, Listener
+from foliot.model.job import NewJob
+from foliot.model.lane import lane_of
+from foliot.model.session import NewSession
+from foliot.registry import Registry
+
+StartWorker = Callable[[], None]
+PATIENCE = 20
+
+
+def _listeners(app: Foliot) -> list[Listener]:
+    async def ask() -> list[Listener]:
+        return await (await app._portal.store()).events.listeners()
+
+    return app._portal.call(ask())
+
+
+def _sync(app: Foliot, registry: Registry | None = None) -> Heard | None:
+    async def ask() -> Heard | None:
+        return await sync_hooks(await app._portal.store(), registry or app.registry)
+
+    return app._portal.call(ask())
+
+
+def test_a_hook_is_told_of_a_job_that_has_died(app: Foliot, start_worker: StartWorker) -> None:
+    heard: SimpleQueue[tuple[Event, str]] = SimpleQueue()
+
+    @app.job(max_attempts=1, queue="mail")
+    def charge(amount: int) -> None:
+        raise ValueError(f"no {amount}")
+
+    @app.on("job.dead", kinds=[charge], queues=["mail"], max_attempts=3, retry=Fixed(0.01))
+    def page_ops(told: Event) -> None:
+        if current_job().attempt < 3:
+            raise RuntimeError("the pager is busy")
+        heard.put((told, current_job().queue))
+
+    start_worker()
+    handle = charge.submit(42)
+    event, queue = heard.get(timeout=PATIENCE)
+    assert (event.name, event.subject, event.kind) == ("job.dead", handle.id, "charge")
+    assert (event.queue, event.namespace) == ("mail", "default")
+    assert event.data == {"attempt": 1, "reason": "failed", "error": "ValueError: no 42"}
+    assert event.at == handle.job().finished_at
+    assert queue == "hooks"
+    assert page_ops.__name__ == "page_ops"  # it is the function that was written
+
+
+def test_an_async_hook_is_told_of_successes_and_one_function_may_listen_to_several(
+    app: Foliot, start_worker: StartWorker
+) -> None:
+    heard: SimpleQueue[str] = SimpleQueue()
+
+    @app.job
+    async def fine() -> int:
+        return 1
+
+    @app.job(max_attempts=1)
+    async def broken() -> None:
+        raise ValueError
+
+    @app.on("job.succeeded")
+    @app.on("job.dead", queue="urgent")
+    async def write(event: Event) -> str:
+        heard.put(f"{event.name} {event.kind}")
+        return event.id
+
+    start_worker()
+    fine.submit()
+    broken.submit()
+    told = {heard.get(timeout=PATIENCE) for _ in range(2)}
+    assert told == {"job.succeeded fine", "job.dead broken"}
+    assert app.registry.find("on.job.dead.write").queue == "urgent"
+
+
+def test_a_worker_that_starts_has_its_hooks_listen_and_says_so_once(app: Foliot) -> None:
+    @app.on("worker.lost", name="call.me")
+    def note(event: Event) -> None: ...
+
+    @app.on("job.dead", kinds=["b", "a", "a"], queues={"q"}, priority=1, tags=["alarm"])
+    def other(event: Event) -> None: ...
+
+    assert _listeners(app) == []
+    changed = _sync(app)
+    assert str(changed) == "+ on.job.dead.other\n+ on.worker.lost.call.me"
+    assert _sync(app) is None
+    lost = next(one for one in _listeners(app) if one.listens.event == "worker.lost")
+    dead = next(one for one in _listeners(app) if one.listens.event == "job.dead")
+    assert (lost.hook, lost.listens.kinds) == ("on.worker.lost.call.me", ())
+    assert (dead.listens.kinds, dead.listens.queues) == (("a", "b"), ("q",))
+    template = msgspec.json.decode(dead.template)
+    assert (template["queue"], template["priority"]) == ("hooks", 1)
+    assert template["more"]["tags"] == ["alarm"]
+
+
+def _app_of(module: str, *names: str) -> Registry:
+    """What an app knows whose code is in one module: a job, and hooks of these names."""
+    app = Foliot(inline=True)
+
+    def job() -> None: ...
+
+    def hook(event: Event) -> None: ...
+
+    for function in (job, hook):
+        function.__module__ = module
+    app.job(job)
+    for name in names:
+        app.on("job.dead", name=name)(hook)
+    return app.registry
+
+
+def test_what_the_code_declares_no_longer_listens_no_longer(app: Foliot) -> None:
+    _sync(app, _app_of("shop", "a", "b"))
+    _sync(app, _app_of("bank", "c"))
+    changed = _sync(app, _app_of("shop", "b"))
+    assert str(changed) == "- on.job.dead.a"
+    assert [one.hook for one in _listeners(app)] == ["on.job.dead.b", "on.job.dead.c"]
+    _sync(app, _app_of("shop"))
+    _sync(app, _app_of("elsewhere"))
+    assert [one.hook for one in _listeners(app)] == ["on.job.dead.c"]
+
+
+def test_a_hook_that_a_live_worker_runs_stays_until_that_is_gone(app: Foliot) -> None:
+    """As when a worker with older code starts among newer ones."""
+    newer, older = _app_of("shop", "a"), _app_of("shop")
+    _sync(app, newer)
+    session = NewSession(
+        id=app.ids.session(),
+        host="here",
+        pid=1,
+        version="0",
+        queues=(),
+        kinds=newer.kinds,
+        duties=False,
+    )
+
+    async def open() -> None:
+        await (await app._portal.store()).sessions.open(session, lease=60)
+
+    async def close() -> None:
+        await (await app._portal.store()).sessions.close(session.id)
+
+    app._portal.call(open())
+    assert _sync(app, older) is None
+    assert [one.hook for one in _listeners(app)] == ["on.job.dead.a"]
+    app._portal.call(close())
+    assert str(_sync(app, older)) == "- on.job.dead.a"
+
+
+def test_what_a_hook_that_is_gone_was_still_to_be_told_is_cancelled(app: Foliot) -> None:
+    _sync(app, _app_of("shop", "a", "b"))
+    waiting = {name: _leave_waiting(app, f"on.job.dead.{name}") for name in "ab"}
+    _sync(app, _app_of("shop", "b"))
+    assert app.get(waiting["a"]).status() is JobState.CANCELLED
+    assert app.get(waiting["b"]).status() is JobState.READY
+
+
+def _leave_waiting(app: Foliot, kind: str) -> JobId:
+    job = NewJob(app.ids.job(), kind, b"{}", lane_of("hooks").number, queue="hooks")
+
+    async def submit() -> JobId:
+        [id] = await (await app._portal.store()).jobs.submit(0, [job])
+        return id
+
+    return app._portal.call(submit())
+
+
+def test_a_hook_that_has_moved_to_another_module_stays(app: Foliot) -> None:
+    _sync(app, _app_of("shop", "a"))
+    _sync(app, _app_of("shop.alarms", "a"))
+    assert _sync(app, _app_of("shop")) is None
+    assert [one.origin for one in _listeners(app)] == ["shop.alarms"]
+
+
+def test_a_collection_has_hooks_that_listen_for_the_app_that_includes_it(
+    app: Foliot, start_worker: StartWorker
+) -> None:
+    heard: SimpleQueue[str] = SimpleQueue()
+    jobs = Jobs(queue="mail", prefix="mail.")
+
+    @jobs.job
+    def send() -> None: ...
+
+    @jobs.on("job.succeeded", kinds=[send])
+    def sent(event: Event) -> None:
+        heard.put(event.kind or "")
+
+    module = ModuleType("shop_mail")
+    module.__dict__["jobs"] = jobs
+    app.include(module)
+    definition = app.registry.find("on.job.succeeded.mail.sent")
+    assert (definition.queue, definition.listens and definition.listens.kinds) == (
+        "hooks",
+        ("mail.send",),
+    )
+    start_worker()
+    send.submit()
+    assert heard.get(timeout=PATIENCE) == "mail.send"
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_every_event_can_be_listened_to(event: str) -> None:
+    app = Foliot(inline=True)
+    app.on(event)(_hook)  # type: ignore[arg-type]
+    assert app.registry.kinds == (f"on.{event}._hook",)
+
+
+def _hook(event: Event) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("event", "hint"),
+    [
+        ("job.ded", "did you mean job.dead?"),
+        ("dead", "there are job.succeeded, job.dead, job.cancelled"),
+        ("JOB.DEAD", "there are"),
+        ("", "there are"),
+        ("job.dead\n", "did you mean job.dead?"),
+        ("job.*", "there are"),
+        (None, "there are"),
+        (7, "there are"),
+        (_hook, "there are"),
+    ],
+)
+def test_what_is_no_event_is_refused_with_those_there_are(event: Any, hint: str) -> None:
+    with pytest.raises(InvalidValue, match="is not an event") as caught:
+        Foliot(inline=True).on(event)
+    assert hint in str(caught.value.hint)
+    assert "breaker.closed" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"kinds": "charge"}, "kinds: 'charge' is not a list of names"),
+        ({"kinds": []}, "kinds: [] names none, so nothing would be heard"),
+        ({"kinds": ["*"]}, "kinds: '*' is not 1 to 200 letters"),
+        ({"kinds": [None]}, "kinds: None is not 1 to 200 letters"),
+        ({"queues": ["a b"]}, "queues: 'a b' is not 1 to 200 letters"),
+        ({"queues": 5}, "queues: 5 is not a list of names"),
+        ({"kinds": [f"k{n}" for n in range(33)]}, "kinds has 33 names, more than 32"),
+        ({"name": "a b"}, "name: 'a b' is not 1 to 200 letters"),
+        ({"name": "n" * 200}, "is not 1 to 200 letters"),
+        ({"kind": "x"}, "on: 'kind' is not an option of a hook, for example @app.on("),
+        ({"max_attempt": 3}, "did you mean max_attempts?"),
+        ({"namespace": "eu"}, "on: 'namespace' is not an option of a hook"),
+        ({"max_attempts": 0}, "max_attempts: 0 is not a whole number"),
+        ({"retry": "soon"}, "retry: 'soon' is not a retry policy"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any], problem: str) -> None:
+    app = Foliot(inline=True)
+    with pytest.raises(InvalidValue) as caught:
+        app.on("job.dead", **options)(_hook)
+    assert problem in str(caught.value)
+    assert len(app.registry) == 0
+
+
+@pytest.mark.parametrize("event", sorted(set(EVENTS) - set(OF_KINDS)))
+@pytest.mark.parametrize("choice", ["kinds", "queues"])
+def test_what_has_no_kind_cannot_be_chosen_by_it(event: Any, choice: str) -> None:
+    options: dict[str, Any] = {choice: ["x"]}
+    with pytest.raises(InvalidValue, match=f"{event} has none"):
+        Foliot(inline=True).on(event, **options)(_hook)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda: None,
+        lambda a, b: None,
+        lambda *, event: None,
+        _hook.__name__,
+        print,
+    ],
+)
+def test_what_cannot_be_told_an_event_is_no_hook(function: Any) -> None:
+    with pytest.raises(InvalidValue):
+        Foliot(inline=True).on("job.dead")(function)
+
+
+def test_two_functions_of_one_name_cannot_both_listen_under_it() -> None:
+    app = Foliot(inline=True)
+
+    def other(event: Event) -> None: ...
+
+    app.on("job.dead", name="_hook")(other)
+    with pytest.raises(InvalidValue, match=r"name=\"another_name\""):
+        app.on("job.dead")(_hook)
+    app.on("job.succeeded")(_hook)
+    app.on("job.succeeded")(_hook)  # the same again, as in a module that is loaded again
+
+
+def test_a_job_cannot_be_called_as_hooks_are() -> None:
+    with pytest.raises(InvalidValue, match=r"begins with on\., as only kinds of hooks do"):
+        Foliot(inline=True).job(kind="on.sale")(_hook)

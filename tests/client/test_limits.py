@@ -1,0 +1,112 @@
+"""Limits in code: `app.limit`, and `limit_key` of a definition or of one submission."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foliot import Foliot
+from foliot.errors import InvalidValue
+from foliot.limit_commands import limit_of, list_limits
+from foliot.store.limiting import Standing
+from support.stores import make_sqlite
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Foliot:
+    return Foliot(asyncio.run(make_sqlite(tmp_path)))
+
+
+def _limits(app: Foliot) -> list[Standing]:
+    async def ask() -> list[Standing]:
+        return await list_limits(await app._portal.store())
+
+    return app._portal.call(ask())
+
+
+def test_limits_are_stored_before_the_first_submission(app: Foliot) -> None:
+    app.limit("queue:mail", concurrency=3, note="the contract")
+    app.limit("key:customer:*", rate="90/minute", burst=9)
+
+    @app.job(queue="mail")
+    def send() -> None: ...
+
+    send.submit()
+    key, queue = [one.limit for one in _limits(app)]
+    assert (key.name, key.rate, key.period, key.burst) == ("key:customer:*", 90.0, 60.0, 9)
+    assert (queue.name, queue.concurrency, queue.note) == ("queue:mail", 3, "the contract")
+    assert queue.updated_by == "code"
+    app.close()
+
+
+def test_the_key_of_a_submission_goes_before_that_of_the_definition(app: Foliot) -> None:
+    @app.job(limit_key="stripe")
+    def pay() -> None: ...
+
+    keys = [
+        handle.job().extras.limit_key
+        for handle in (pay.submit(), pay.options(limit_key="customer:42").submit())
+    ]
+    assert keys == ["stripe", "customer:42"]
+    app.close()
+
+
+def test_the_same_limit_twice_is_the_last(app: Foliot) -> None:
+    app.limit("queue:mail", concurrency=3)
+    app.limit("queue:mail", concurrency=4)
+    [found] = _limits(app)
+    assert found.limit.concurrency == 4
+    app.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "said"),
+    [
+        ("queues:mail", {"concurrency": 1}, "is no scope and name"),
+        (None, {"concurrency": 1}, "is no scope and name"),
+        ("queue:mail", {}, "limits nothing"),
+        ("queue:mail", {"concurrency": True}, "concurrency"),
+        ("queue:mail", {"concurrency": "5"}, "concurrency"),
+        ("queue:mail", {"rate": 5}, "is not a number of starts"),
+        ("queue:mail", {"rate": "-5/second"}, "is not a number of starts"),
+        ("queue:mail", {"rate": "5/second", "burst": 2.5}, "burst"),
+        ("key:" + "x" * 2000, {"concurrency": 1}, "limit"),
+    ],
+)
+def test_what_is_no_limit_is_refused_when_it_is_given(
+    app: Foliot, name: Any, fields: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InvalidValue, match=said):
+        app.limit(name, **fields)
+
+
+@pytest.mark.parametrize("key", ["", 5, "a\0b", "x" * 2000])
+def test_what_is_no_key_is_refused_when_it_is_given(app: Foliot, key: Any) -> None:
+    def pay() -> None: ...
+
+    with pytest.raises(InvalidValue, match="limit_key"):
+        app.job(pay).options(limit_key=key)
+    with pytest.raises(InvalidValue, match="limit_key"):
+        app.job(kind="other", limit_key=key)(pay)
+
+
+@pytest.mark.parametrize("rate", ["100/ms", "5/ss", "1/hs", "3/fortnight", "0/second", "5"])
+def test_a_rate_in_words_that_nobody_knows_is_refused(rate: str) -> None:
+    with pytest.raises(InvalidValue, match="rate"):
+        limit_of("kind:x", rate=rate)
+
+
+@pytest.mark.parametrize(
+    ("rate", "period"), [("5/s", 1), ("5 per seconds", 1), ("5/mins", 60), ("5/Hour", 3600)]
+)
+def test_units_of_a_rate_may_be_short(rate: str, period: float) -> None:
+    assert limit_of("kind:x", rate=rate).period == period
+
+
+def test_a_rate_that_brings_its_burst_in_years_is_refused() -> None:
+    with pytest.raises(InvalidValue, match="more than 30 days"):
+        limit_of("kind:x", rate="0.001/hour")
+    assert limit_of("kind:x", rate="1/hour", burst=500).burst == 500

@@ -1,0 +1,226 @@
+"""Why a job is not running: every reason is there for real, in a store, when it is read."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from foliot import explain_commands
+from foliot.breaker_commands import open_breaker
+from foliot.explain import Explanation
+from foliot.explain_gate import Reason
+from foliot.explain_step import facts_among
+from foliot.ids import JobId
+from foliot.limit_commands import limit_of, set_limit
+from foliot.model.job import End, Extras, More
+from foliot.model.lane import lane_of
+from foliot.model.note import NewProgress
+from foliot.model.rollup import Ended, Key, Rollup
+from foliot.queue_commands import pause_queue
+from support.flows import draw
+from support.stores import World
+
+pytestmark = pytest.mark.anyio
+
+
+async def told(world: World, id: JobId) -> Explanation:
+    return await explain_commands.explain_job(world.store, id, now=world.clock.now())
+
+
+def extras(**fields: str) -> More:
+    return More(extras=Extras(**fields))  # type: ignore[arg-type]
+
+
+async def test_a_job_whose_time_is_ahead_says_when_it_is_due(world: World) -> None:
+    await world.open_session()
+    id = await world.submit(delay=200)
+    reason = (await told(world, id)).reasons[0]
+    assert reason.why.startswith("due in 3m20s, at ")
+    assert reason.since == world.clock.now()
+    assert reason.change == f"its time comes; sooner with: foliot jobs change {id} --in 0s"
+
+
+async def test_a_step_says_how_many_of_its_parents_it_waits_for(world: World) -> None:
+    flow = await draw(world)
+    await flow.submit(flow.step("a"), flow.step("b"), flow.step("c", "a", "b"))
+    await flow.claim()
+    await flow.end("a")
+    explanation = await told(world, flow.ids["c"])
+    assert explanation.why == "1 of its 2 parents have ended, not yet: b (running)"
+    assert "ended: a (succeeded)" in explanation.more
+
+
+async def test_a_step_is_explained_by_those_around_it_however_many_there_are(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow = await draw(world)
+    steps = [flow.step("a"), flow.step("b"), flow.step("c", "a", "b"), flow.step("d", "c")]
+    await flow.submit(*steps, *[flow.step(f"other-{n}") for n in range(5)], policy="continue")
+    await flow.claim()
+    await flow.end("other-3", End.BURY)
+    world.clock.advance(1)
+    await flow.end("b", End.BURY)
+    workflow, found = await flow.get(), await world.store.workflows.steps(flow.id)
+    for step in found:
+        around = await world.store.workflows.steps_around(step.job)
+        [own] = [one for one in around if one.job == step.job]
+        whole, near = facts_among(workflow, step, found), facts_among(workflow, own, around)
+        for one, other in [(whole.step, near.step), *zip(whole.parents, near.parents, strict=True)]:
+            assert (one.name, one.state, one.rule) == (other.name, other.state, other.rule)
+        assert own.reason == step.reason
+        assert (whole.failed and whole.failed.name) == (near.failed and near.failed.name)
+        assert all(one.result is None and one.job_template is None for one in around)
+    assert await world.store.workflows.steps_around(world.new_job().id) == []
+
+    async def all_of_them(_: JobId) -> None:
+        pytest.fail("the whole workflow was read")
+
+    monkeypatch.setattr(world.store.workflows, "steps", all_of_them)
+    assert (await told(world, flow.ids["d"])).why.startswith("ended at ")
+
+
+async def test_a_paused_queue_says_by_whom_why_and_how_to_go_on(world: World) -> None:
+    await world.open_session()
+    await pause_queue(world.store, "default", by="ada", note="the relay is down")
+    world.clock.advance(60)
+    reason = (await told(world, await world.submit())).reasons[0]
+    assert "the queue 'default' was paused by ada at " in reason.why
+    assert reason.why.endswith(": the relay is down")
+    assert reason.since == world.after(-60)
+    assert reason.change == "foliot queues resume default"
+
+
+async def test_what_no_live_worker_has_is_named(world: World) -> None:
+    id = await world.submit(
+        lane=lane_of("default", ("gpu", "region:eu")).number,
+        more=More(requires=("gpu", "region:eu")),
+    )
+    assert (await told(world, id)).why == "no worker is alive"
+    await world.open_session()
+    reason = (await told(world, id)).reasons[0]
+    assert reason.why.endswith("requires: gpu, region:eu; nobody has gpu, region:eu")
+    assert reason.change is not None and reason.change.endswith("--capabilities gpu,region:eu")
+
+
+async def test_a_limit_says_how_full_it_is_and_who_holds_its_slots(world: World) -> None:
+    session = await world.open_session()
+    await set_limit(world.store, limit_of("key:customer:*", concurrency=1))
+    more = extras(limit_key="customer:42")
+    holder, id = await world.submit(more=more), await world.submit(more=more)
+    [claimed] = await world.claim(session)
+    assert claimed.id == holder
+    reason = (await told(world, id)).reasons[0]
+    assert reason.why == f"limit key:customer:42 is at 1/1, held by job {holder}"
+    assert reason.change == (
+        "one of them ends, or: foliot limits set 'key:customer:*' --concurrency 2"
+    )
+    await world.end(session, claimed)
+    assert (await told(world, id)).why.startswith("the next of its lane")
+
+
+async def test_a_rate_says_when_the_next_may_start(world: World) -> None:
+    session = await world.open_session()
+    await set_limit(world.store, limit_of("kind:echo", rate="6/minute"))
+    await world.submit()
+    id = await world.submit()
+    assert len(await world.claim(session)) == 1
+    world.clock.advance(4)
+    reason = (await told(world, id)).reasons[0]
+    assert reason.why == "limit kind:echo lets 6 start in 1m"
+    assert reason.change == "the next may in 6s"
+
+
+async def test_an_open_breaker_says_until_when_and_why(world: World) -> None:
+    session = await world.open_session()
+    await open_breaker(world.store, "stripe", new=True, seconds=600, note="they move", by="ada")
+    id = await world.submit(more=extras(breaker="stripe"))
+    assert await world.claim(session) == []
+    reason = (await told(world, id)).reasons[0]
+    assert reason.why.startswith("breaker 'stripe' is open until ")
+    assert reason.why.endswith(" by ada: they move")
+    assert reason.change is not None and "foliot breakers close stripe" in reason.change
+
+
+async def test_jobs_ahead_are_counted_and_timed_by_the_pace_of_the_queue(world: World) -> None:
+    await world.open_session()
+    await world.submit_many(30)
+    id = await world.submit()
+    assert (await told(world, id)).why == "30 jobs ahead"
+    minute = int(world.clock.now().timestamp()) // 60 * 60
+    ended = Rollup(
+        minute - 60, Key("default", "default", "echo", Ended.SUCCEEDED), 600, (1 << 60) - 1, {}, {}
+    )
+    await world.store.rollups.write(world.ids.session(), 1, [ended])
+    said = (await told(world, id)).why
+    assert said.startswith("30 jobs ahead at about 10/s, expected start in 3")
+
+
+async def test_jobs_ahead_are_those_of_all_partitions(world: World) -> None:
+    """For the pace is that of the whole queue."""
+    await world.open_session()
+    partitions = world.store.partitions
+    for partition in range(partitions):
+        await world.store.jobs.submit(partition, [world.new_job(partition) for _ in range(3)])
+    world.clock.advance(1)
+    id = await world.submit()
+    assert (await told(world, id)).why == f"{3 * partitions} jobs ahead"
+    assert (await world.store.search.standing(id, limit=2)).ahead == 2
+
+
+async def test_a_kind_that_nobody_knows_is_named_with_those_that_are_known(world: World) -> None:
+    session = await world.open_session()
+    id = await world.submit(kind="eco")
+    [job] = await world.claim(session)
+    assert await world.finish(session, world.outcome(job, End.HOLD)) == []
+    explanation = await told(world, id)
+    assert explanation.why == "no live worker knows the kind 'eco'"
+    assert "did you mean echo?" in explanation.more
+
+
+async def test_a_suspect_says_that_it_waits_to_run_alone(world: World) -> None:
+    session = await world.open_session()
+    job = await world.run(session)
+    world.beat(session, job.id)
+    world.expire()
+    await world.reap(session)
+    await world.open_session()
+    reason = (await told(world, job.id)).reasons[0]
+    assert reason.why.startswith("suspect: a worker was lost while it ran; it waits to run alone")
+
+
+async def test_a_running_job_says_where_how_far_and_until_when_its_lease_is_good(
+    world: World,
+) -> None:
+    session = await world.open_session()
+    job = await world.run(session)
+    progress = NewProgress(job.id, job.fence, 0.4, "rows")
+    await world.store.logs.set_progress(world.partition, session, [progress])
+    explanation = await told(world, job.id)
+    assert explanation.why.startswith("attempt 1 of 5 runs on here, process 1")
+    assert explanation.reasons[0].since == world.clock.now()
+    assert "last progress: 40% done: rows" in explanation.more
+    assert any(line.startswith("its lease is good until ") for line in explanation.more)
+
+
+async def test_a_job_after_another_of_its_ordering_key_names_it(world: World) -> None:
+    await world.open_session()
+    more = More(ordering_key="account-7")
+    first, id = await world.submit(more=more), await world.submit(more=more)
+    await world.look()
+    assert first in (await told(world, id)).why and "account-7" in (await told(world, id)).why
+
+
+async def test_reasons_are_many_where_many_hold_and_the_most_decisive_is_first(
+    world: World,
+) -> None:
+    await pause_queue(world.store, "default", by="ada")
+    await world.submit_many(2)
+    reasons = (await told(world, await world.submit())).reasons
+    assert [reason.why.split(" ")[0] for reason in reasons] == ["the", "no", "2"]
+
+
+async def test_times_are_written_out() -> None:
+    moment = datetime(2026, 11, 18, 15, 3, 20, tzinfo=UTC)
+    said = str(Reason("why", since=moment, change="it is so"))
+    assert said.splitlines() == ["why", "  since 2026-11-18 15:03:20Z", "  until it is so"]

@@ -1,0 +1,51 @@
+"""The duty that lets those go on who wait for limits: for partitions of its own, from the moment it has them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from foliot.clock import SystemClock
+from foliot.model.job import JobState
+from foliot.model.limit import Limit
+from foliot.scheduler.duty import Office
+from foliot.scheduler.limits import Limits
+from foliot.scheduler.partitions import Partitions
+from foliot.store.port import Wake
+from support.stores import World
+
+pytestmark = pytest.mark.anyio
+
+
+class Held:
+    """The partitions that this process looks after."""
+
+    def __init__(self) -> None:
+        self.held: frozenset[int] = frozenset()
+
+
+async def test_those_who_wait_in_a_partition_that_is_taken_over_go_on_at_once(world: World) -> None:
+    session = await world.open_session()
+    await world.store.limits.set(Limit(name="queue:default", concurrency=0), by=None)
+    id = await world.submit()
+    assert await world.claim(session) == []
+    await world.store.limits.delete("queue:default")
+    told: asyncio.Queue[Wake] = asyncio.Queue()
+    mine = Held()
+    partitions, clock = cast("Partitions", mine), SystemClock()
+    duty = Limits(Office(world.store, partitions, clock, world.ids, announce=told.put_nowait))
+    running = asyncio.create_task(duty.run())
+    try:
+        duty.see(await world.store.jobs.peek())
+        await asyncio.sleep(0.1)
+        assert (await world.get(id)).state is JobState.HELD  # another process has that partition
+        mine.held = frozenset({world.partition})
+        duty.see(await world.store.jobs.peek())
+        async with asyncio.timeout(20):
+            wake = await told.get()
+    finally:
+        running.cancel()
+    assert [partition for partition, _ in wake.ready] == [world.partition]
+    assert (await world.get(id)).state is JobState.READY

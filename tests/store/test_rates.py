@@ -1,0 +1,127 @@
+"""Rates: how many may start in a time, by the store's clock; a burst where there were none for a while."""
+
+from __future__ import annotations
+
+import pytest
+
+from foliot.ids import SessionId
+from support.limits import limit, submit, submit_many, tend, trip, use, waits_for
+from support.stores import World
+
+pytestmark = pytest.mark.anyio
+LONG = 100_000.0
+
+
+async def _starts(world: World, session: SessionId) -> int:
+    """How many start now, after a look of the duty; and end at once."""
+    await tend(world)
+    claimed = await world.claim(session)
+    for job in claimed:
+        await world.end(session, job)
+    return len(claimed)
+
+
+async def test_a_burst_starts_at_once_and_the_rest_by_the_rate(world: World) -> None:
+    await limit(world, "queue:default", rate="60/minute", burst=3)
+    session = await world.open_session(lease=LONG)
+    await submit_many(world, 9)
+    starts = []
+    for _ in range(4):
+        starts.append(await _starts(world, session))
+        world.clock.advance(1)
+    assert starts == [3, 1, 1, 1]
+
+
+async def test_tokens_do_not_gather_beyond_the_burst(world: World) -> None:
+    await limit(world, "queue:default", rate="1/second", burst=2)
+    session = await world.open_session(lease=LONG)
+    await submit_many(world, 8)
+    assert await _starts(world, session) == 2
+    world.clock.advance(3600)
+    assert await _starts(world, session) == 2
+    assert await _starts(world, session) == 0
+
+
+async def test_parts_of_tokens_are_kept(world: World) -> None:
+    await limit(world, "queue:default", rate="1/second", burst=2)
+    session = await world.open_session(lease=LONG)
+    await submit_many(world, 9)
+    starts = []
+    for _ in range(11):
+        starts.append(await _starts(world, session))
+        world.clock.advance(0.3)
+    assert starts == [2, 0, 0, 0, 1, 0, 0, 1, 0, 0, 1]
+
+
+async def test_a_start_that_came_to_nothing_has_used_its_token(world: World) -> None:
+    await limit(world, "kind:echo", rate="1/hour", burst=1)
+    session, other = await world.open_session(), await world.open_session(lease=LONG)
+    await submit_many(world, 2)
+    assert len(await world.claim(session)) == 1
+    world.expire()
+    await world.reap(session)
+    assert await _starts(world, other) == 0
+    world.clock.advance(3600)
+    assert await _starts(world, other) == 1
+
+
+async def test_the_duty_is_told_when_the_next_token_comes(world: World) -> None:
+    await limit(world, "queue:default", rate="6/minute")
+    session = await world.open_session(lease=LONG)
+    first, second, third = await submit_many(world, 3)
+    [job] = await world.claim(session)
+    assert job.id == first
+    world.clock.advance(4)
+    tended = await world.store.limits.tend(world.partition, "", limit=10)
+    assert tended.admitted == []
+    assert tended.wait == pytest.approx(6, abs=0.001)
+    world.clock.advance(6)
+    assert await tend(world) == 1
+    assert [await world.state(id) for id in (second, third)] == ["ready", "held"]
+    assert await waits_for(world, third) == "queue:default"
+
+
+async def test_both_a_rate_and_slots(world: World) -> None:
+    await limit(world, "key:a", rate="10/second", burst=10, concurrency=2)
+    session = await world.open_session(lease=LONG)
+    await submit_many(world, 9, "a")
+    jobs = await world.claim(session)
+    assert len(jobs) == 2
+    for _ in range(4):
+        jobs = (await trip(world, session, *jobs)).claimed
+        assert len(jobs) in (1, 2)
+    assert await use(world, "key:a") == (1, 0)
+
+
+async def test_keys_have_their_own_rates(world: World) -> None:
+    await limit(world, "key:*", rate="1/minute")
+    session = await world.open_session(lease=LONG)
+    for key in "abc":
+        await submit_many(world, 2, key)
+    assert await _starts(world, session) == 3
+    world.clock.advance(59)
+    assert await _starts(world, session) == 0
+    world.clock.advance(1)
+    assert await _starts(world, session) == 3
+
+
+async def test_a_rate_that_is_changed_counts_from_then(world: World) -> None:
+    await limit(world, "queue:default", rate="1/hour")
+    session = await world.open_session(lease=LONG)
+    await submit_many(world, 20)
+    assert await _starts(world, session) == 1
+    await limit(world, "queue:default", rate="1/second", burst=5)
+    world.clock.advance(2)
+    assert await _starts(world, session) <= 3, "what was used up stays used up"
+    world.clock.advance(100)
+    assert await _starts(world, session) == 5
+    await limit(world, "queue:default", concurrency=50)
+    assert await _starts(world, session) > 5
+
+
+async def test_those_who_wait_for_a_token_do_not_block_others(world: World) -> None:
+    await limit(world, "key:a", rate="1/hour")
+    session = await world.open_session(lease=LONG)
+    await submit_many(world, 5, "a")
+    await submit(world)
+    assert await _starts(world, session) == 2

@@ -1,0 +1,389 @@
+"""Workflows that are tried again, and those that run for a job."""
+
+from __future__ import annotations
+
+import pytest
+
+from foliot.model.job import End, JobState, More
+from foliot.model.lane import lane_of
+from foliot.model.workflow import SIGNAL_KIND, Rule, WorkflowState
+from support.flows import Drawing, draw, ready
+from support.stores import World
+
+pytestmark = pytest.mark.anyio
+LANE = lane_of("default").number
+
+
+async def cancel(flow: Drawing) -> None:
+    assert await flow.store.cancel(flow.world.partition, flow.id) is not None
+    await flow.settle()
+
+
+async def fail(flow: Drawing, *names: str) -> None:
+    await flow.claim()
+    for name in names:
+        await flow.end(name, End.BURY, error="x")
+    await flow.settle()
+
+
+async def test_a_retry_runs_what_failed_and_what_follows_and_nothing_else(world: World) -> None:
+    flow = await draw(world)
+    await flow.submit(
+        flow.step("a"),
+        flow.step("b", "a", payload=b"[7]"),
+        flow.step("c", "b"),
+        flow.step("d", "c"),
+        flow.step("on_error", "b", rule=Rule.ANY_FAILED),
+        deadline=500,
+    )
+    await flow.run("a", result=b"1")
+    await fail(flow, "b")
+    await flow.run("on_error")
+    assert (await flow.get()).state is WorkflowState.FAILED
+    world.clock.advance(100)
+    ids, advance = await flow.store.retry(world.partition, flow.id)
+    assert ids == [flow.ids[name] for name in "bcd"]
+    assert await flow.states() == {
+        "a": "succeeded",
+        "b": "ready",
+        "c": "waiting",
+        "d": "waiting",
+        "on_error": "succeeded",
+    }
+    seen = await flow.get()
+    assert (seen.state, seen.remaining, seen.failed) == (WorkflowState.RUNNING, 3, 0)
+    assert (seen.deadline_at, seen.finished_at) == (world.after(500), None)
+    assert await flow.claim() == {"b"}
+    job = flow.claimed["b"]
+    assert (job.payload, job.fence, job.attempt, job.flow) == (b"[7]", 2, 1, flow.id)
+    assert (await flow.store.parents(world.partition, [job]))[job.id][0].result == 1
+    await flow.end("b")
+    await flow.run("c")
+    await flow.run("d")
+    assert (await flow.get()).state is WorkflowState.SUCCEEDED
+    assert await flow.store.retry(world.partition, flow.id) == ([], advance)
+    assert (await world.get(flow.ids["d"])).generation == 1
+
+
+async def test_a_retry_of_some_leaves_the_others_as_they_are(world: World) -> None:
+    flow = await draw(world)
+    await flow.submit(
+        flow.step("a"),
+        flow.step("b"),
+        flow.step("after_a", "a"),
+        flow.step("join", "a", "b"),
+        policy="continue",
+    )
+    await fail(flow, "a", "b")
+    ids, _ = await flow.store.retry(world.partition, flow.id, only=[flow.ids["a"]])
+    assert ids == [flow.ids["a"], flow.ids["after_a"]]
+    await flow.run("a")
+    await flow.run("after_a")
+    assert await flow.states() == {
+        "a": "succeeded",
+        "b": "dead",
+        "after_a": "succeeded",
+        "join": "skipped",
+    }
+    assert (await flow.get()).state is WorkflowState.FAILED
+    await flow.store.retry(world.partition, flow.id)
+    await flow.run("b")
+    await flow.run("join")
+    assert (await flow.get()).state is WorkflowState.SUCCEEDED
+
+
+async def test_what_is_tried_again_runs_although_others_have_failed_before(world: World) -> None:
+    flow = await draw(world)
+    await flow.submit(flow.step("a"), flow.step("b", "a"), flow.step("each", "b"), flow.step("c"))
+    await cancel(flow)
+    again = [flow.ids[name] for name in ("a", "b", "each")]
+    await flow.store.retry(world.partition, flow.id, only=again)
+    await flow.run("a")
+    await flow.run("b")
+    await flow.claim()
+    element = flow.step("each[0]", "each", into=None, added_by="each", mapped="each")
+    await flow.store.add(world.partition, flow.id, [element])
+    await flow.end("each")
+    await flow.run("each[0]")
+    assert not await flow.stuck()
+    seen = await flow.get()
+    assert (seen.state, seen.failed) == (WorkflowState.FAILED, 1)
+
+
+async def test_another_failure_after_a_retry_of_some_stops_the_rest(world: World) -> None:
+    flow = await draw(world)
+    await flow.submit(flow.step("a"), flow.step("b", "a"), flow.step("c"), flow.step("d"))
+    await cancel(flow)
+    again = [flow.ids[name] for name in ("a", "b", "d")]
+    await flow.store.retry(world.partition, flow.id, only=again)
+    await fail(flow, "d")
+    assert (await flow.states())["b"] == "skipped"
+
+
+async def test_a_retry_brings_back_what_the_failure_of_another_had_stopped(world: World) -> None:
+    flow = await draw(world)
+    await flow.submit(flow.step("a"), flow.step("later", delay=60), flow.step("end", "later"))
+    await fail(flow, "a")
+    assert (await flow.states())["later"] == "skipped"
+    await flow.store.retry(world.partition, flow.id)
+    assert await flow.states() == {"a": "ready", "later": "scheduled", "end": "waiting"}
+    await fail(flow, "a")
+    assert await flow.states() == {"a": "dead", "later": "skipped", "end": "skipped"}
+
+
+async def test_a_retry_of_some_decides_about_elements_by_the_rule_of_their_map(
+    world: World,
+) -> None:
+    flow = await draw(world)
+    await flow.submit(
+        flow.step("a"),
+        flow.step("b"),
+        flow.step("each", "b", rule=Rule.ANY_FAILED),
+        flow.step("each[0]", "each", mapped="each"),
+    )
+    await fail(flow, "b")
+    await flow.end("a", End.BURY)
+    await flow.run("each", end=End.BURY)
+    await flow.settle()
+    assert (await flow.states())["each[0]"] == "skipped"
+    await flow.store.retry(world.partition, flow.id, only=[flow.ids["each"]])
+    await flow.run("each")
+    await flow.run("each[0]")
+
+
+async def test_a_cancelled_workflow_can_be_tried_again(world: World) -> None:
+    flow = await draw(world)
+    await flow.submit(flow.step("a"), flow.step("b", "a"))
+    await cancel(flow)
+    await flow.store.retry(world.partition, flow.id)
+    await flow.run("a")
+    await flow.run("b")
+    assert (await flow.get()).state is WorkflowState.SUCCEEDED
+
+
+async def test_a_signal_that_came_too_late_is_there_for_the_retry(world: World) -> None:
+    flow = await draw(world)
+    await flow.submit(
+        flow.step("a"),
+        flow.step("ok", signal="go", kind=SIGNAL_KIND, more=More(expires_in=60)),
+        policy="continue",
+    )
+    world.clock.advance(60)
+    await world.store.admission.expire(world.partition, limit=10)
+    await flow.store.signal(world.partition, flow.id, "go", b"1")
+    await flow.store.retry(world.partition, flow.id)
+    assert await flow.states() == {"a": "ready", "ok": "succeeded"}
+
+
+async def test_a_retry_brings_back_what_waits_for_a_step_that_was_added_later(
+    world: World,
+) -> None:
+    flow = await draw(world)
+    await flow.submit(flow.step("a"), flow.step("sum", "a"))
+    await flow.claim()
+    added = [flow.step("x", "a"), flow.step("y", "x", into=["sum"])]
+    await flow.store.add(world.partition, flow.id, added)
+    await flow.end("a")
+    await fail(flow, "x")
+    assert await flow.states() == {"a": "succeeded", "sum": "skipped", "x": "dead", "y": "skipped"}
+    await flow.store.retry(world.partition, flow.id)
+    for name in ("x", "y", "sum"):
+        await flow.run(name)
+    assert (await flow.get()).state is WorkflowState.SUCCEEDED
+
+
+async def test_the_end_of_a_step_that_is_tried_again_is_not_counted_twice(world: World) -> None:
+    flow = await draw(world)
+    await flow.submit(
+        flow.step("a"),
+        flow.step("r"),
+        flow.step("clean", "a", "r", rule=Rule.ALL_DONE),
+        policy="continue",
+    )
+    await fail(flow, "a")
+    await flow.store.retry(world.partition, flow.id)
+    await flow.run("a")
+    assert await flow.states() == {"a": "succeeded", "r": "running", "clean": "waiting"}
+    await flow.end("r")
+    await flow.run("clean")
+    assert (await flow.get()).state is WorkflowState.SUCCEEDED
+
+
+@pytest.mark.parametrize("policy", ["fail_fast", "continue"])
+async def test_a_step_that_a_failure_rules_out_is_skipped_when_it_is_tried_again(
+    world: World, policy: str
+) -> None:
+    flow = await draw(world)
+    await flow.submit(
+        flow.step("a"),
+        flow.step("r"),
+        flow.step("b", "a", "r"),
+        flow.step("c", "b"),
+        flow.step("clean", "b", "r", rule=Rule.ALL_DONE),
+        policy=policy,
+    )
+    await flow.claim()
+    await world.cancel(flow.ids["b"])
+    await flow.end("a", End.BURY)
+    await flow.settle()
+    ids, _ = await flow.store.retry(world.partition, flow.id, only=[flow.ids["b"]])
+    assert ids == [flow.ids["b"]]
+    assert await flow.states() == {
+        "a": "dead",
+        "r": "running",
+        "b": "skipped",
+        "c": "skipped",
+        "clean": "waiting",
+    }
+    assert (await world.get(flow.ids["b"])).generation == 1
+    await flow.end("r")
+    await flow.run("clean")
+    seen = await flow.get()
+    assert (seen.state, seen.failed, seen.remaining) == (WorkflowState.FAILED, 1, 0)
+
+
+async def test_a_retry_after_which_nothing_can_run_ends_the_workflow_again(world: World) -> None:
+    flow = await draw(world)
+    await flow.submit(flow.step("a"), flow.step("on_error", "a", rule=Rule.ANY_FAILED))
+    await flow.claim()
+    await world.cancel(flow.ids["on_error"])
+    await flow.end("a")
+    assert (await flow.get()).state is WorkflowState.FAILED
+    ids, advance = await flow.store.retry(world.partition, flow.id)
+    assert (ids, advance.ended) == ([flow.ids["on_error"]], (flow.id,))
+    assert (await flow.get()).state is WorkflowState.SUCCEEDED
+
+
+async def test_a_zombie_of_the_life_before_a_retry_changes_nothing(world: World) -> None:
+    flow = await draw(world)
+    await flow.submit(flow.step("a"), flow.step("b", "a"))
+    await flow.claim()
+    late = flow.outcome("a", End.SUCCEED)
+    await flow.end("a", End.BURY)
+    await flow.settle()
+    await flow.store.retry(world.partition, flow.id)
+    await flow.claim()
+    assert await world.finish(flow.session, late) == [flow.ids["a"]]
+    assert await flow.states() == {"a": "running", "b": "waiting"}
+
+
+async def test_a_dead_step_is_not_taken_from_its_workflow(world: World) -> None:
+    flow = await draw(world)
+    await flow.submit(flow.step("a"), flow.step("b", "a"))
+    await fail(flow, "a")
+    retried = await world.store.dead.retry(world.partition, [flow.ids["a"]], record=lambda _ids: [])
+    assert retried.lanes == {}
+    assert await flow.states() == {"a": "dead", "b": "skipped"}
+
+
+async def inner(world: World, outer: Drawing, name: str) -> Drawing:
+    flow = Drawing(world, outer.session)
+    await flow.submit(flow.step("i", queue="inner"), waiter=outer.ids[name])
+    return flow
+
+
+async def test_a_job_that_stands_for_a_workflow_goes_on_when_that_has_ended(world: World) -> None:
+    outer = await draw(world)
+    await outer.submit(outer.step("w"), outer.step("b", "w"))
+    await outer.claim()
+    flow = await inner(world, outer, "w")
+    await outer.end("w", End.HOLD, reason="workflow", awaits=flow.id)
+    assert await outer.states() == {"w": "held", "b": "waiting"}
+    await flow.claim(queues=["inner"])
+    cycle = await flow.end("i")
+    assert cycle.advance.ended == (flow.id,)
+    assert cycle.advance.lanes == ready(1, LANE)
+    await outer.run("w")
+    await outer.run("b")
+    assert (await outer.get()).state is WorkflowState.SUCCEEDED
+
+
+async def test_it_is_not_held_for_one_that_has_ended_already(world: World) -> None:
+    outer = await draw(world)
+    await outer.submit(outer.step("w"))
+    await outer.claim()
+    flow = await inner(world, outer, "w")
+    await flow.claim(queues=["inner"])
+    await flow.end("i")
+    cycle = await outer.end("w", End.HOLD, reason="workflow", awaits=flow.id)
+    assert cycle.advance.lanes == ready(1, LANE)
+    assert await outer.states() == {"w": "ready"}
+
+
+@pytest.mark.parametrize("ended", [True, False])
+async def test_a_step_and_then_its_workflow_were_retried_each_by_itself(
+    world: World, ended: bool
+) -> None:
+    """The inner one has lost the job that it ran for, which lives again: that is told of its end all the same."""
+    outer = await draw(world)
+    await outer.submit(outer.step("w"))
+    await outer.claim()
+    flow = await inner(world, outer, "w")
+    await outer.end("w", End.HOLD, reason="workflow", awaits=flow.id)
+    await flow.claim(queues=["inner"])
+    await flow.end("i", End.BURY)
+    await outer.run("w", end=End.BURY)
+    await flow.store.retry(world.partition, flow.id)
+    await outer.store.retry(world.partition, outer.id)
+    assert await outer.claim() == {"w"}
+    await flow.claim(queues=["inner"])
+    if ended:
+        await flow.end("i")
+    await outer.end("w", End.HOLD, reason="workflow", awaits=flow.id)
+    if not ended:
+        assert await outer.states() == {"w": "held"}
+        await flow.end("i")
+    assert await outer.states() == {"w": "ready"}
+
+
+async def test_what_runs_as_a_workflow_has_started_in_time(world: World) -> None:
+    outer = await draw(world)
+    await outer.submit(outer.step("w", more=More(expires_in=60)))
+    await outer.claim()
+    flow = await inner(world, outer, "w")
+    await outer.end("w", End.HOLD, reason="workflow", awaits=flow.id)
+    world.clock.advance(61)
+    assert await world.store.admission.expire(world.partition, limit=10) == 0
+    await flow.claim(queues=["inner"])
+    await flow.end("i")
+    await outer.run("w")
+    assert (await outer.get()).state is WorkflowState.SUCCEEDED
+
+
+async def test_a_plain_job_is_held_for_a_workflow_too(world: World) -> None:
+    """As one of a schedule is."""
+    flow = await draw(world)
+    job = await world.run(flow.session)
+    await flow.submit(flow.step("i", queue="inner"), waiter=job.id)
+    await world.end(flow.session, job, End.HOLD, reason="workflow", awaits=flow.id)
+    await flow.claim(queues=["inner"])
+    await flow.end("i")
+    assert await world.state(job.id) is JobState.READY
+
+
+async def test_a_cancelled_workflow_takes_along_those_of_its_steps(world: World) -> None:
+    outer = await draw(world)
+    await outer.submit(outer.step("w"))
+    await outer.claim()
+    flow = await inner(world, outer, "w")
+    await outer.end("w", End.HOLD, reason="workflow", awaits=flow.id)
+    advance = await outer.store.cancel(world.partition, outer.id)
+    assert advance.more == (flow.id,)
+    await flow.settle()
+    assert (await outer.get()).state is WorkflowState.CANCELLED
+    assert (await flow.get()).state is WorkflowState.CANCELLED
+
+
+async def test_an_inner_workflow_that_is_tried_again_does_not_need_its_job(world: World) -> None:
+    outer = await draw(world)
+    await outer.submit(outer.step("w"))
+    await outer.claim()
+    flow = await inner(world, outer, "w")
+    await outer.end("w", End.BURY)
+    await flow.settle()
+    assert (await flow.get()).state is WorkflowState.CANCELLED
+    await flow.store.retry(world.partition, flow.id)
+    assert not await flow.stuck()
+    await flow.claim(queues=["inner"])
+    await flow.end("i")
+    assert (await flow.get()).state is WorkflowState.SUCCEEDED

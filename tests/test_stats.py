@@ -1,0 +1,193 @@
+"""What the roll-ups say to people, and how fast a queue is lately."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foliot.errors import InvalidValue
+from foliot.model.rollup import Ended, Key, Rollup, bucket_of
+from foliot.stats import MOST_MINUTES, MOST_STEPS, pace_of, read_pace, read_stats
+from foliot.testing.clock import ManualClock
+from support.stores import World, open_world, sqlite_place
+
+pytestmark = pytest.mark.anyio
+
+EVERY_SECOND = (1 << 60) - 1
+
+
+def rollup(
+    minute: int,
+    count: int,
+    *,
+    queue: str = "mail",
+    kind: str = "send",
+    outcome: Ended = Ended.SUCCEEDED,
+    seconds: int = EVERY_SECOND,
+    waited: float = 0.003,
+    ran: float = 0.02,
+) -> Rollup:
+    key = Key("default", queue, kind, outcome)
+    return Rollup(minute, key, count, seconds, {bucket_of(waited): count}, {bucket_of(ran): count})
+
+
+@pytest.fixture
+async def world(tmp_path: Path, clock: ManualClock) -> AsyncIterator[World]:
+    async with sqlite_place(tmp_path, partitions=1) as place, open_world(place, clock) as world:
+        yield world
+
+
+class Past:
+    """Minutes before now, on a clock at half past one of them."""
+
+    def __init__(self, world: World) -> None:
+        world.clock.advance(30)
+        self.now = world.clock.now()
+        self._minute = int(self.now.timestamp()) // 60 * 60
+        self._store = world.store
+        self._writer = world.ids.session()
+        self._batch = 0
+
+    async def add(self, ago: int, count: int, **fields: Any) -> None:
+        self._batch += 1
+        one = rollup(self._minute - 60 * ago, count, **fields)
+        await self._store.rollups.write(self._writer, self._batch, [one])
+
+    async def stats(self, **asked: Any) -> Any:
+        return await read_stats(self._store, now=self.now, **asked)
+
+
+@pytest.fixture
+def past(world: World) -> Past:
+    return Past(world)
+
+
+async def test_of_nothing_there_are_no_rows(past: Past) -> None:
+    found = await past.stats()
+    assert (found.rows, found.total.ended, found.total.failed) == ([], 0, 0.0)
+    assert (found.total.wait_p50, found.total.series) == (None, (0,) * 60)
+
+
+async def test_what_ended_is_summed_up_by_what_is_asked_for(past: Past) -> None:
+    await past.add(0, 10)
+    await past.add(2, 6, outcome=Ended.FAILED, waited=0.5)
+    await past.add(2, 2, kind="fetch", outcome=Ended.DEAD, ran=3)
+    await past.add(1, 100, queue="reports")
+    await past.add(3, 1000)
+    found = await past.stats(minutes=3)
+    assert [(row.queue, row.kind, row.ended, row.series) for row in found.rows] == [
+        ("reports", None, 100, (0, 100, 0)),
+        ("mail", None, 18, (8, 0, 10)),
+    ]
+    mail = found.rows[1]
+    assert mail.outcomes == {Ended.SUCCEEDED: 10, Ended.FAILED: 6, Ended.DEAD: 2}
+    assert mail.failed == 8 / 18
+    assert mail.per_second == 18 / 150, "the last minute is half over"
+    assert (bucket_of(mail.wait_p50), bucket_of(mail.wait_p95)) == (
+        bucket_of(0.003),
+        bucket_of(0.5),
+    )
+    assert bucket_of(mail.run_p95) == bucket_of(3)
+    assert (found.total.ended, found.total.series) == (118, (8, 100, 10))
+
+
+async def test_rows_may_be_of_several_names_and_of_some_only(past: Past) -> None:
+    await past.add(0, 1)
+    await past.add(0, 2, kind="fetch")
+    await past.add(0, 3, kind="fetch", outcome=Ended.FAILED)
+    await past.add(0, 4, queue="reports", kind="fetch")
+    found = await past.stats(by=["kind", "outcome"], queue="mail")
+    assert [(row.name, row.ended) for row in found.rows] == [
+        (("fetch", "failed"), 3),
+        (("fetch", "succeeded"), 2),
+        (("send", "succeeded"), 1),
+    ]
+    assert (await past.stats(kind="fetch", by="queue")).total.ended == 9
+    assert (await past.stats(namespace="other")).total.ended == 0
+
+
+async def test_a_week_comes_in_few_enough_steps(past: Past) -> None:
+    await past.add(MOST_MINUTES - 1, 5)
+    await past.add(0, 7)
+    found = await past.stats(minutes=MOST_MINUTES)
+    series = found.total.series
+    assert (found.step, len(series)) == (42 * 60, MOST_STEPS)
+    assert (series[0], series[-1], sum(series)) == (5, 7, 12)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"minutes": 0},
+        {"minutes": MOST_MINUTES + 1},
+        {"minutes": 1.5},
+        {"minutes": True},
+        {"by": "queues"},
+        {"by": ""},
+        {"by": []},
+        {"by": ["queue", "day"]},
+        {"by": None},
+        {"queue": "a b"},
+        {"kind": ""},
+        {"namespace": "x" * 201},
+    ],
+    ids=str,
+)
+async def test_what_makes_no_sense_is_refused(past: Past, asked: dict[str, Any]) -> None:
+    with pytest.raises(InvalidValue) as caught:
+        await past.stats(**asked)
+    assert "for example" in str(caught.value)
+
+
+def test_a_queue_that_is_always_busy_is_as_fast_as_it_was() -> None:
+    pace = pace_of([rollup(minute, 18_600) for minute in (0, 60, 120)], now=180)
+    assert pace == 310
+
+
+def test_seconds_before_it_was_idle_do_not_count() -> None:
+    """A minute with nothing to do, then ten seconds with much."""
+    burst = rollup(120, 3_100, seconds=0b11_1111_1111 << 20)
+    assert pace_of([rollup(0, 6), burst], now=150) == 310
+
+
+def test_part_of_a_minute_counts_in_its_share() -> None:
+    early, late = 0b11_1111_1111, 0b11_1111_1111 << 50
+    assert pace_of([rollup(0, 200, seconds=early | late)], now=60) == 10
+
+
+def test_long_jobs_are_not_fast_because_they_end_together() -> None:
+    assert pace_of([rollup(0, 50, seconds=1 << 7, ran=25)], now=8) == pytest.approx(2, rel=0.3)
+
+
+def test_the_pauses_between_long_jobs_are_not_idle() -> None:
+    one_every_20_seconds = 1 | 1 << 20 | 1 << 40
+    slow = [rollup(minute, 3, seconds=one_every_20_seconds, ran=20) for minute in (0, 60)]
+    assert pace_of(slow, now=120) == pytest.approx(1 / 20, rel=0.3)
+
+
+def test_nothing_has_no_pace() -> None:
+    assert pace_of([], now=0) is None
+
+
+@pytest.mark.parametrize(
+    ("ran", "later", "pace"), [(0.02, 10, 310), (0.02, 60, None), (25, 60, 310), (25, 120, None)]
+)
+def test_what_has_ended_nothing_for_long_has_no_pace(
+    ran: float, later: float, pace: float | None
+) -> None:
+    """Long for its jobs."""
+    assert pace_of([rollup(0, 18_600, ran=ran)], now=59 + later) == pace
+
+
+async def test_the_pace_of_a_queue_is_that_of_the_last_minutes(past: Past, world: World) -> None:
+    await past.add(0, 30, seconds=(1 << 30) - 1)
+    await past.add(1, 60)
+    await past.add(1, 6000, queue="reports")
+    await past.add(20, 6000)
+    pace = await read_pace(world.store, "mail", now=past.now)
+    assert pace is not None and math.isclose(pace, 1)
+    assert await read_pace(world.store, "none", now=past.now) is None

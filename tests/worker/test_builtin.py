@@ -1,0 +1,68 @@
+"""A job that stands for a workflow, by itself, on every store."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import pytest
+
+from foliot.builtin import Awaiting, WorkflowPayload, run_workflow
+from foliot.config import Settings
+from foliot.errors import WorkflowFailed
+from foliot.ids import Ids, JobId, SessionId, inner_id
+from foliot.model.job import ClaimedJob, End, JobState
+from foliot.store.port import Store
+from support.flows import draw
+from support.stores import World
+
+pytestmark = pytest.mark.anyio
+T = TypeVar("T")
+
+
+class Host:
+    """What the job that runs is to it."""
+
+    step: str | None = None
+    workflow: JobId | None = None
+    settings = Settings()
+
+    def __init__(self, world: World, session: SessionId, job: ClaimedJob) -> None:
+        self._store = world.store
+        self.session, self.id, self.fence = session, job.id, job.fence
+
+    @property
+    def ids(self) -> Ids:
+        raise AssertionError("nothing is made anew")
+
+    async def ask(self, work: Callable[[Store], Awaitable[T]]) -> T:
+        return await work(self._store)
+
+
+async def test_only_who_retries_the_job_has_the_failed_workflow_tried_again(world: World) -> None:
+    """An attempt that was interrupted when it was to tell of the failure is no such thing."""
+    flow = await draw(world)
+    session = flow.session
+    job = await world.run(session)
+    flow.id = inner_id(job.id)
+    await flow.submit(flow.step("i", queue="inner"), waiter=job.id)
+    await world.end(session, job, End.HOLD, reason="workflow", awaits=flow.id)
+    await flow.claim(queues=["inner"])
+    await flow.end("i", End.BURY)
+    told = WorkflowPayload(draft={})
+
+    world.clock.advance(1)
+    [job] = await world.claim(session)
+    await world.end(session, job, End.RETRY, reason="interrupted", delay=0)
+    await world.admit()
+    [job] = await world.claim(session)
+    with pytest.raises(WorkflowFailed, match="step i is dead"):
+        await run_workflow(Host(world, session, job), told)
+
+    await world.end(session, job, End.BURY)
+    world.clock.advance(1)
+    await world.store.dead.retry(world.partition, [job.id], record=lambda _ids: [])
+    [job] = await world.claim(session)
+    with pytest.raises(Awaiting):
+        await run_workflow(Host(world, session, job), told)
+    assert await world.state(flow.ids["i"]) is JobState.READY

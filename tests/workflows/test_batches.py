@@ -1,0 +1,42 @@
+"""How a graph is sent to a store: in statements of a size that every store takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from foliot.ids import Ids
+from foliot.model.job import More, NewJob
+from foliot.model.workflow import NewStep, NewWorkflow
+from foliot.store.flowing import Rows
+from foliot.store.growing import submit
+from foliot.store.guest import at_once
+
+
+class Counting:
+    """A conversation with nobody: how much was said in each statement."""
+
+    def __init__(self) -> None:
+        self.said: list[int] = []
+
+    async def ask(self, name: str, /, **values: object) -> Rows:
+        if name == "insert_steps":
+            self.said.append(len(str(values["rows"])))
+        return [("there",)] if name == "insert_workflow" else []
+
+    async def insert(self, jobs: Sequence[NewJob]) -> None: ...
+
+    async def cancel(self, ids: Sequence[str], flows: Sequence[str]) -> None: ...
+
+
+def test_steps_with_large_payloads_are_sent_in_several_statements() -> None:
+    ids = Ids(seed=1)
+    id = ids.job()
+    payload = b'"' + b"x" * (1 << 20) + b'"'
+    steps = tuple(
+        NewStep(name=f"s{n}", job=NewJob(ids.job(), "echo", payload, 0, more=More(workflow=id)))
+        for n in range(40)
+    )
+    talk = Counting()
+    assert at_once(submit(talk, NewWorkflow(id=id, name="large", steps=steps)))
+    assert len(talk.said) > 1
+    assert max(talk.said) < 20 << 20 and sum(talk.said) > 40 << 20
