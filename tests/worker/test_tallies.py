@@ -433,6 +433,10 @@ async def _send(number: int) -> int:
     return number
 
 
+async def _doze(seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+
 def _pack(number: int) -> int:
     return number
 
@@ -487,6 +491,20 @@ async def test_a_worker_counts_what_became_of_its_jobs(app: Foliot) -> None:
     for row in found.rows:
         assert row.wait_p50 is not None and 0 <= row.wait_p50 < 30
         assert row.run_p50 is not None and 0 <= row.run_p50 < 30
+
+
+async def test_jobs_that_run_together_are_all_counted_and_those_that_run_apart_are_timed_apart(
+    app: Foliot,
+) -> None:
+    doze = app.job()(_doze)
+    async with app.worker():
+        calls = [doze.prepare(0.0) for _ in range(40)] + [doze.prepare(0.3) for _ in range(5)]
+        for handle in await app.asubmit_many(calls):
+            await reached(handle, *FINAL)
+    [row] = (await app.astats(by="kind")).rows
+    assert row.ended == 45
+    assert row.run_p50 is not None and row.run_p50 < 0.2
+    assert row.run_p95 is not None and row.run_p95 > 0.2
 
 
 def test_what_runs_in_a_child_process_is_counted_too(make_shop: MakeShop) -> None:

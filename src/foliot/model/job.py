@@ -184,7 +184,7 @@ class ClaimedJob(msgspec.Struct, frozen=True, gc=False):
 
 Order = tuple[str, str]  # the namespace and ordering key that some jobs share
 # What is counted of an attempt: its job's id, lane, kind and `more`; when its function was called and when it ended, on
-# the monotonic clock.
+# the monotonic clock. Plain jobs of one kind that were called together and ended together share the first one's.
 Span = tuple[JobId, int, str, str | None, float, float]
 
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from foliot.builtin import Awaiting
 from foliot.config import Settings
 from foliot.ids import Ids, JobId
-from foliot.model.job import ClaimedJob, End, Outcome
+from foliot.model.job import ClaimedJob, End, Outcome, Span
 from foliot.worker.context import CURRENT, Place
 from foliot.worker.executors.process import ChildProcess
 from foliot.worker.executors.thread import Threads
@@ -40,6 +40,7 @@ from foliot.worker.timeouts import Timeouts
 
 log = logging.getLogger("foliot.worker")
 _MOST_ALONE: Final = 4  # child processes for suspects
+_TOGETHER: Final = 0.001  # seconds
 _FORCED: Final = {
     "killed": "it was asked to end, did not, and its process was killed",
     "abandoned": "it was asked to end, does not, and is left to run on",
@@ -77,6 +78,9 @@ class Attempts:
         self.cells = self._make_children(target, _MOST_ALONE)
         self.executing: dict[JobId, Running] = {}
         self.behind: set[Running] = set()  # still run although their attempts have ended
+        self._spans: dict[
+            str, Span
+        ] = {}  # the last of each kind, for those that run together with it
         self.starts = Starts(place.clock)
         self._timeouts: Timeouts[Running] = Timeouts(place.clock, self._time_out)
         self._soft_timeouts: Timeouts[Running] = Timeouts(place.clock, self._soften)
@@ -235,8 +239,18 @@ class Attempts:
         if running.current.settled:
             return settled(running.job)
         job, span = running.job, None
-        if self._counts and (began := running.began) is not None:  # here, for a call costs as much
-            span = (job.id, job.lane, job.kind, job.more, began, self._now())
+        if self._counts and (began := running.began) is not None:
+            ended, span = self._now(), self._spans.get(job.kind)
+            if (
+                span is None
+                or job.more is not None
+                or ended - span[5] > _TOGETHER
+                or abs(began - span[4]) > _TOGETHER
+                or job.lane != span[1]
+            ):
+                span = (job.id, job.lane, job.kind, job.more, began, ended)
+                if job.more is None:
+                    self._spans[job.kind] = span
         return success(job, result, self._result_limit, span)
 
     def _failed(self, running: Running, error: BaseException) -> Outcome:

@@ -4,18 +4,15 @@ Counted in memory once the store has taken an outcome, minute by minute; written
 no job waits for it. What has been sent stays here, under its number, until it is known to be stored. A process that is
 killed takes along what it has not written.
 
-This is on the path of every job, so what is alike in a trip is counted together: most of it by functions that are
-written in C.
+This is on the path of every job. Those that began and ended together share one span (attempts.py), and what shares one
+is counted at once.
 """
 
 from __future__ import annotations
 
 import logging
-from bisect import bisect
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
-from itertools import repeat
-from operator import sub
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import msgspec
@@ -25,21 +22,13 @@ from foliot.errors import StoreUnavailable
 from foliot.ids import Ids, JobId, milliseconds_of
 from foliot.loop import Loop
 from foliot.model.job import STOPPED, End, Outcome, Span
-from foliot.model.rollup import (
-    BOUNDS,
-    MINUTE,
-    Ended,
-    Key,
-    Rollup,
-    bucket_of,
-)
+from foliot.model.rollup import MINUTE, Ended, Key, Rollup, bucket_of
 from foliot.store.port import Store
 
 log = logging.getLogger("foliot.worker")
 _EVERY: Final = 5.0  # seconds between two writes
 _MOST_AT_ONCE: Final = 1000  # rows in one write
 _MOST_WAITING: Final = 10_000  # rows; what would be more is not counted
-_FEW: Final = 8  # are counted one by one
 _SUCCEED: Final = End.SUCCEED
 _ENDED: Final = {
     End.SUCCEED: Ended.SUCCEEDED,
@@ -100,16 +89,16 @@ class Tallies:
         self._second, self._ahead = int(now), now - self._clock.monotonic()
         if refused:
             outcomes = [one for one in outcomes if one.id not in refused]
-        usual = [one.span for one in outcomes if one.end is _SUCCEED and one.span is not None]
-        if len(usual) < len(outcomes):
-            for one in outcomes:
-                if one.end is not _SUCCEED and one.span is not None:
-                    self._count_one(one.span, _how(one))
-        if len(usual) < _FEW:
-            for span in usual:
-                self._count_one(span, Ended.SUCCEEDED)
-        else:
-            self._count_succeeded(usual)
+        shared, number = None, 0
+        for one in outcomes:
+            if one.end is not _SUCCEED:
+                self._count(one.span, _how(one), 1)
+            elif one.span is shared:
+                number += 1
+            else:
+                self._count(shared, Ended.SUCCEEDED, number)
+                shared, number = one.span, 1
+        self._count(shared, Ended.SUCCEEDED, number)
 
     @property
     def waiting(self) -> int:
@@ -132,47 +121,15 @@ class Tallies:
         if self._sending is batch:
             self._sending = None
 
-    def _count_succeeded(self, spans: Sequence[Span]) -> None:
-        ids, lanes, kinds, mores, begans, endeds = zip(*spans, strict=True)
-        lane, kind, count = lanes[0], kinds[0], len(spans)
-        if not lanes.count(lane) == kinds.count(kind) == mores.count(None) == count:
-            for some in _alike(spans):
-                self._count_succeeded(some)
-            for span in spans:
-                if span[3] is not None:
-                    self._count_one(span, Ended.SUCCEEDED)
-            return
-        tally = self._find(Key(_PLAIN.namespace, self._queue(lane), kind, Ended.SUCCEEDED))
-        tally.runs.update(map(bisect, repeat(BOUNDS), map(sub, endeds, begans)))
-        # When a plain job was due is in its id. Those of one trip have mostly waited about as long.
-        least = bucket_of(min(begans) - self._due(max(ids)))
-        if least == bucket_of(max(begans) - self._due(min(ids))):
-            tally.waits[least] += count
-        else:
-            tally.waits.update(self._waits(ids, begans))
-
-    def _waits(self, ids: Iterable[JobId], begans: Iterable[float]) -> list[int]:
-        """The bucket of each. Many were submitted together, so that their ids begin alike."""
-        buckets, known, due = [], "", 0.0
-        for id, began in zip(ids, begans, strict=True):
-            if (made := id[:13]) != known:
-                known, due = made, self._due(id)
-            buckets.append(bisect(BOUNDS, began - due))
-        return buckets
-
-    def _count_one(self, span: Span, how: Ended | None) -> None:
-        if how is None:
+    def _count(self, span: Span | None, how: Ended | None, number: int) -> None:
+        if span is None or how is None:
             return
         id, lane, kind, more, began, ended = span
         facts = _PLAIN if more is None else _decode(more)
-        due = self._due(id) if facts.run_at is None else facts.run_at / 1e6 - self._ahead
+        due = milliseconds_of(id) / 1e3 if facts.run_at is None else facts.run_at / 1e6
         tally = self._find(Key(facts.namespace, self._queue(lane), kind, how))
-        tally.waits[bucket_of(began - due)] += 1
-        tally.runs[bucket_of(ended - began)] += 1
-
-    def _due(self, id: JobId) -> float:
-        """On the monotonic clock."""
-        return milliseconds_of(id) / 1e3 - self._ahead
+        tally.waits[bucket_of(began - (due - self._ahead))] += number
+        tally.runs[bucket_of(ended - began)] += number
 
     def _find(self, key: Key) -> _Tally:
         second = self._second % MINUTE
@@ -222,12 +179,3 @@ def _how(outcome: Outcome) -> Ended | None:
     if outcome.reason == "interrupted":
         return Ended.INTERRUPTED
     return _ENDED.get(outcome.end)
-
-
-def _alike(spans: Iterable[Span]) -> Collection[list[Span]]:
-    """Those of plain jobs, by lane and kind."""
-    found: dict[tuple[int, str], list[Span]] = {}
-    for span in spans:
-        if span[3] is None:
-            found.setdefault((span[1], span[2]), []).append(span)
-    return found.values()
