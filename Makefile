@@ -7,6 +7,8 @@ ARGS ?=
 JOBS ?= 2
 PAGES := tests/docs
 export VENV
+# The tests start many hundreds of processes, each of which would compile all that it imports.
+export PYTHONDONTWRITEBYTECODE :=
 
 # Any Python can start the bootstrap; it then looks for one that is new enough.
 define bootstrap
