@@ -48,4 +48,5 @@ def test_a_full_queue_leaves_another_its_share(any_fleet: Fleet) -> None:
     fleet.check_all_succeeded()
     order = [event.job for event in sorted(fleet.events("start"), key=lambda event: event.at)]
     last = max(order.index(id) for id in ids[400:])
-    assert last <= 4 * 20 + 40  # one of four, and what was fetched ahead
+    # One of four; and what was fetched ahead, 50 ms of work, before anybody had seen that there are others.
+    assert last <= 4 * 20 + 100

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from foliot.testing.postgres import TemporaryPostgres
-from support.fleet import Fleet, alive, all_gone, eventually
+from support.fleet import Fleet, WorkerProcess, alive, all_gone, eventually
 
 
 def test_a_process_that_is_killed_is_replaced(fleet: Fleet) -> None:
@@ -18,13 +18,18 @@ def test_a_process_that_is_killed_is_replaced(fleet: Fleet) -> None:
     for _ in range(3):
         victim = parent.children()[0]
         os.kill(victim, signal.SIGKILL)
-        eventually(partial(all_gone, [victim]))
+        # Until its parent has waited for it, it is still a child.
+        eventually(partial(_is_no_child, parent, victim))
         eventually(lambda: len(parent.children()) == 2)
     fleet.submit_quick(50)
     fleet.wait_until_done()
     fleet.check_all_succeeded()
     assert parent.log.count("signal SIGKILL") == 3
     assert parent.stop() == 0
+
+
+def _is_no_child(parent: WorkerProcess, pid: int) -> bool:
+    return pid not in parent.children()
 
 
 def test_a_parent_that_is_killed_does_not_leave_its_processes_behind(fleet: Fleet) -> None:
