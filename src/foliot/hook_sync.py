@@ -41,7 +41,9 @@ async def sync_hooks(store: Store, registry: Registry) -> Heard | None:
     worker can run them: its code may be the newer. What modules of other apps declare stays."""
     modules = {module_of(definition) for definition in registry}
     declared = {one.hook: one for one in map(listener_of, registry) if one is not None}
-    known = {one.hook: one for one in await store.events.listeners()}
+    known = {
+        one.hook: msgspec.structs.replace(one, since=None) for one in await store.events.listeners()
+    }
     changed = [one for hook, one in declared.items() if known.get(hook) != one]
     gone = [hook for hook, one in known.items() if hook not in declared and one.origin in modules]
     if gone:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def list_hooks(*, options: Options = DEFAULT_OPTIONS) -> None:
-    """List the hooks that listen, to which events, and the modules that declare them."""
+    """List the hooks that listen, to which events, and the modules that declare them, and since when."""
     from foliot.cli.ask import ask
 
     async def read(store: Store) -> list[Listener]:
@@ -24,7 +24,7 @@ def list_hooks(*, options: Options = DEFAULT_OPTIONS) -> None:
         print_json({"hooks": [_to_json(one) for one in found]})
         return
     print_table(
-        ("hook", "event", "kinds", "queues", "module"),
+        ("hook", "event", "kinds", "queues", "module", "since"),
         [
             (
                 one.hook,
@@ -32,6 +32,7 @@ def list_hooks(*, options: Options = DEFAULT_OPTIONS) -> None:
                 ", ".join(one.listens.kinds) or "all",
                 ", ".join(one.listens.queues) or "all",
                 one.origin,
+                "" if one.since is None else f"{one.since:%Y-%m-%d %H:%M:%S} UTC",
             )
             for one in found
         ],
@@ -74,4 +75,5 @@ def _to_json(listener: Listener) -> dict[str, object]:
         "kinds": listener.listens.kinds,
         "queues": listener.listens.queues,
         "module": listener.origin,
+        "since": None if listener.since is None else listener.since.isoformat(),
     }
