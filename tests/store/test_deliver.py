@@ -297,7 +297,11 @@ async def test_names_of_any_form_are_carried_as_they_are(world: World) -> None:
     [made] = await told(world)
     assert made.ordering_key == f"event:{subject}:on.breaker.opened.hook"
     assert event_of(made).subject == subject
-    assert event_of(made).data == {"state": "open", "reason": "by hand", "note": subject}
+    assert event_of(made).data == {
+        "state": "open",
+        "reason": "by hand",
+        "note": subject,
+    }
 
 
 async def test_a_job_of_a_hook_is_found_by_its_id_however_it_ends(world: World) -> None:

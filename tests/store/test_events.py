@@ -488,14 +488,17 @@ async def test_a_breaker_that_opens_is_told_to_those_who_listen_to_that(world: W
     name = breaker_here(world, "stripe")
     await listen(world, "breaker.opened")
     breakers = world.store.breakers
-    await breakers.open(name, seconds=None, note='a "b" ü', by="ada")
-    await breakers.open(name, seconds=60, note=None, by="ada")  # it is open already
+    await breakers.open(name, seconds=60, note='a "b" ü', by="ada")
+    until = world.after(60)
+    await breakers.open(name, seconds=None, note=None, by="ada")  # it is open already
     await breakers.close(name, note=None, by="ada")
     [row] = await outbox_rows(world)
     assert (row["event"], row["subject"]) == ("breaker.opened", name)
     assert (row["namespace"], row["kind"], row["queue"]) == ("default", None, None)
     assert partition_of(row["home"], world.store.partitions) == world.partition
-    assert row["data"] == {"state": "open", "until": None, "reason": "by hand", "note": 'a "b" ü'}
+    data = row["data"]
+    assert data.pop("until") == until.isoformat()
+    assert data == {"state": "open", "reason": "by hand", "note": 'a "b" ü', "by": "ada"}
 
 
 async def test_there_are_events_to_deliver_where_there_are(world: World) -> None:
