@@ -288,6 +288,7 @@ def test_what_has_no_kind_cannot_be_chosen_by_it(event: Any, choice: str) -> Non
         lambda *, event: None,
         _hook.__name__,
         print,
+        int,
     ],
 )
 def test_what_cannot_be_told_an_event_is_no_hook(function: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from foliot.cli.options import DEFAULT_OPTIONS, Options
-from foliot.cli.output import print_json, print_table, printable
+from foliot.cli.output import print_json, print_table, print_unknown, printable
 
 if TYPE_CHECKING:
     from foliot.model.event import Listener
@@ -57,14 +57,18 @@ def remove(hook: str, *, by: str | None = None, options: Options = DEFAULT_OPTIO
 
     author = Author(Ids(), by)
 
-    async def run(store: Store) -> bool:
-        return await remove_hook(store, hook, by=author)
+    async def run(store: Store) -> tuple[bool, list[Listener]]:
+        return await remove_hook(store, hook, by=author), await store.events.listeners()
 
-    removed = ask(options, run)
+    removed, others = ask(options, run)
     if options.json:
         print_json({"hook": hook, "removed": removed})
+    elif removed:
+        print(printable(f"removed {hook}"))
     else:
-        print(printable(f"removed {hook}" if removed else f"no hook is called {hook}"))
+        known = [one.hook for one in others]
+        sentence = f"no hook is called {hook}"
+        print_unknown(sentence, hook, known, shown_by="foliot hooks list")
     return 0 if removed else 1
 
 

@@ -34,6 +34,14 @@ def print_table(
     Console(markup=False, highlight=False, emoji=False).print(table)
 
 
+def print_unknown(sentence: str, name: str, known: Iterable[str], *, shown_by: str) -> None:
+    """That there is none of this name, and which may be meant."""
+    from foliot.shown import did_you_mean
+
+    hint = did_you_mean(name, sorted(known)) or f"{shown_by} shows those there are"
+    print(f"{printable(sentence)}\nhint: {printable(hint)}", file=sys.stderr)
+
+
 def ago(seconds: float) -> str:
     """A stretch of time, short: 0.4s, 12s, 3m05s, 2h10m, 4d03h."""
     if seconds < 10:
