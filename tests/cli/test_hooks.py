@@ -35,7 +35,7 @@ def test_hooks_are_listed_with_what_they_listen_to(shell: Shell) -> None:
     [dead, lost] = shell("hooks", "list", "--json").json["hooks"]
     since = datetime.fromisoformat(dead.pop("since"))
     assert timedelta() <= datetime.now(UTC) - since < timedelta(minutes=1)
-    assert f"{since:%Y-%m-%d %H:%M:%S} UTC" in lines[0]
+    assert f"{since:%Y-%m-%d %H:%M:%SZ}" in lines[0]
     assert dead == {
         "hook": "on.job.dead.page_ops",
         "event": "job.dead",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 def list_hooks(*, options: Options = DEFAULT_OPTIONS) -> None:
     """List the hooks that listen, to which events, and the modules that declare them, and since when."""
     from foliot.cli.ask import ask
+    from foliot.cli.shape import show_time
 
     async def read(store: Store) -> list[Listener]:
         return await store.events.listeners()
@@ -32,7 +33,7 @@ def list_hooks(*, options: Options = DEFAULT_OPTIONS) -> None:
                 ", ".join(one.listens.kinds) or "all",
                 ", ".join(one.listens.queues) or "all",
                 one.origin,
-                "" if one.since is None else f"{one.since:%Y-%m-%d %H:%M:%S} UTC",
+                show_time(one.since),
             )
             for one in found
         ],
