@@ -19,6 +19,7 @@ from foliot.model.job import NewJob
 from foliot.model.lane import lane_of
 from foliot.model.session import NewSession
 from foliot.registry import Registry
+from foliot.store.events import Events
 
 StartWorker = Callable[[], None]
 PATIENCE = 20
@@ -169,6 +170,30 @@ def test_what_a_hook_that_is_gone_was_still_to_be_told_is_cancelled(app: Foliot)
     _sync(app, _app_of("shop", "b"))
     assert app.get(waiting["a"]).status() is JobState.CANCELLED
     assert app.get(waiting["b"]).status() is JobState.READY
+
+
+def test_a_worker_that_is_killed_while_it_lets_a_hook_go_leaves_nothing_waiting(
+    app: Foliot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _sync(app, _app_of("shop", "a", "b"))
+    waiting = _leave_waiting(app, "on.job.dead.a")
+
+    async def ask() -> Events:
+        return (await app._portal.store()).events
+
+    events = app._portal.call(ask())
+    listen = events.listen
+
+    async def die_behind(*args: Any, **rest: Any) -> None:
+        await listen(*args, **rest)
+        raise KeyError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(events, "listen", die_behind)
+        with pytest.raises(KeyError):
+            _sync(app, _app_of("shop", "b"))
+    _sync(app, _app_of("shop", "b"))
+    assert app.get(waiting).status() is JobState.CANCELLED
 
 
 def _leave_waiting(app: Foliot, kind: str) -> JobId:
