@@ -67,12 +67,12 @@ def test_a_hook_whose_code_is_gone_is_removed_and_who_did_it_is_written_down(she
     again = shell("hooks", "remove", "on.job.dead.a")
     assert (again.code, again.out) == (1, "")
     assert again.err.splitlines() == [
-        "no hook is called on.job.dead.a",
+        "error: no hook is called 'on.job.dead.a'",
         "hint: did you mean on.job.dead.b?",
     ]
     far = shell("hooks", "remove", "TYPO\x1b[2J")
     assert far.err.splitlines() == [
-        "no hook is called TYPO\\x1b[2J",
+        "error: no hook is called 'TYPO\\x1b[2J'",
         "hint: foliot hooks list shows those there are",
     ]
     assert shell("hooks", "remove", "\x1b[2J", "--json").json == {

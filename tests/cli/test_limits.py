@@ -55,8 +55,11 @@ def test_a_limit_that_is_not_there_is_named_with_what_is_meant(shell: Shell) -> 
     shell("limits", "set", "queue:mail", "--concurrency", "2")
     near, far = shell("limits", "delete", "queue:mial"), shell("limits", "delete", "key:x")
     assert (near.code, far.code) == (1, 1)
-    assert near.err == "queue:mial is no limit\nhint: did you mean queue:mail?\n"
-    assert far.err == "key:x is no limit\nhint: foliot limits list shows those there are\n"
+    assert near.err == "error: no limit is called 'queue:mial'\nhint: did you mean queue:mail?\n"
+    assert (
+        far.err
+        == "error: no limit is called 'key:x'\nhint: foliot limits list shows those there are\n"
+    )
 
 
 def test_a_rate_is_shown_as_it_was_given(shell: Shell) -> None:

@@ -67,9 +67,7 @@ def remove(hook: str, *, by: str | None = None, options: Options = DEFAULT_OPTIO
     elif removed:
         print(printable(f"removed {hook}"))
     else:
-        known = [one.hook for one in others]
-        sentence = f"no hook is called {hook}"
-        print_unknown(sentence, hook, known, shown_by="foliot hooks list")
+        print_unknown("hook", hook, [one.hook for one in others])
     return 0 if removed else 1
 
 

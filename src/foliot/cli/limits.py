@@ -96,8 +96,7 @@ def delete(limit: str, *, by: str | None = None, options: Options = DEFAULT_OPTI
     elif deleted:
         print(f"deleted {limit}")
     else:
-        known = [one.limit.name for one in others]
-        print_unknown(f"{limit} is no limit", limit, known, shown_by="foliot limits list")
+        print_unknown("limit", limit, [one.limit.name for one in others])
     return 0 if deleted else 1
 
 

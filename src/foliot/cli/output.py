@@ -34,12 +34,12 @@ def print_table(
     Console(markup=False, highlight=False, emoji=False).print(table)
 
 
-def print_unknown(sentence: str, name: str, known: Iterable[str], *, shown_by: str) -> None:
-    """That there is none of this name, and which may be meant."""
-    from foliot.shown import did_you_mean
+def print_unknown(what: str, name: str, known: Iterable[str]) -> None:
+    """That no hook, or whatever it is, has this name, and which may be meant."""
+    from foliot.shown import did_you_mean, shown
 
-    hint = did_you_mean(name, sorted(known)) or f"{shown_by} shows those there are"
-    print(f"{printable(sentence)}\nhint: {printable(hint)}", file=sys.stderr)
+    hint = did_you_mean(name, sorted(known)) or f"foliot {what}s list shows those there are"
+    print(f"error: no {what} is called {shown(name)}\nhint: {printable(hint)}", file=sys.stderr)
 
 
 def ago(seconds: float) -> str:
