@@ -80,7 +80,9 @@ async def open_breaker(
     check_breaker_name(name)
     if not new and name not in (known := await _known(store)):
         raise _unknown(name, known, "if no app has named it so far, add --new")
-    length = None if seconds is None else _seconds("for", seconds, most=_MONTH)
+    length = None
+    if seconds is not None:
+        length = _seconds("--for", seconds, most=_MONTH, example="--for 10m")
     who, record = by_hand(by, "open breaker", **_told({"note": note, "seconds": length}))
     return await store.breakers.open(name, seconds=length, note=_note(note), by=who, record=record)
 
@@ -119,9 +121,9 @@ def _release(release: object) -> tuple[float, float]:
         raise InvalidValue("release", release, problem, example='release="10/second"') from None
 
 
-def _seconds(field: str, value: object, *, most: float = _DAY) -> float:
+def _seconds(field: str, value: object, *, most: float = _DAY, example: str | None = None) -> float:
     given = value.total_seconds() if isinstance(value, timedelta) else value
-    return check_seconds(field, given, least=0.1, most=most, example=f"{field}=60")
+    return check_seconds(field, given, least=0.1, most=most, example=example or f"{field}=60")
 
 
 def _ratio(value: object) -> float:

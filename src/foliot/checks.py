@@ -42,9 +42,8 @@ def check_whole(field: str, value: object, least: int, most: int, *, example: st
 def check_seconds(field: str, value: object, *, least: float, most: float, example: str) -> float:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not least <= value <= most:  # type: ignore[operator]
-        raise InvalidValue(
-            field, value, f"is not a number of seconds from {least:g} to {most:g}", example=example
-        )
+        problem = f"is not a number of seconds from {least:g} to {most:.12g}"
+        raise InvalidValue(field, value, problem, example=example)
     return float(value)  # type: ignore[arg-type]
 
 

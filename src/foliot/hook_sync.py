@@ -41,7 +41,9 @@ async def sync_hooks(store: Store, registry: Registry) -> Heard | None:
     worker can run them: its code may be the newer. What modules of other apps declare stays."""
     modules = {module_of(definition) for definition in registry}
     declared = {one.hook: one for one in map(listener_of, registry) if one is not None}
-    known = {one.hook: one for one in await store.events.listeners()}
+    known = {
+        one.hook: msgspec.structs.replace(one, since=None) for one in await store.events.listeners()
+    }
     changed = [one for hook, one in declared.items() if known.get(hook) != one]
     gone = [hook for hook, one in known.items() if hook not in declared and one.origin in modules]
     if gone:
@@ -49,6 +51,7 @@ async def sync_hooks(store: Store, registry: Registry) -> Heard | None:
         gone = [hook for hook in gone if hook not in run]
     if not changed and not gone:
         return None
+    await _cancel_waiting(store, gone)
     await store.events.listen(changed, gone=gone)
     await _cancel_waiting(store, gone)
     return Heard(sorted(one.hook for one in changed), sorted(gone))
@@ -59,13 +62,15 @@ async def remove_hook(store: Store, hook: str, *, by: Author) -> bool:
     when a worker of that starts."""
     if all(one.hook != hook for one in await store.events.listeners()):
         return False
+    await _cancel_waiting(store, [hook])
     await store.events.listen([], gone=[hook], record=by.each("remove"))
     await _cancel_waiting(store, [hook])
     return True
 
 
 async def _cancel_waiting(store: Store, hooks: Sequence[str]) -> None:
-    """What they were still to be told: nobody would ever run these jobs. What runs may end."""
+    """What they were still to be told: nobody would ever run these jobs. What runs may end. Before they are gone, for
+    who comes after one that was killed in between knows nothing of them; and then what was delivered meanwhile."""
     if not hooks:
         return
     wanted = Filter((_any_of("kind", hooks), _any_of("state", _WAITING)))

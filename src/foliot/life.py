@@ -106,10 +106,12 @@ class Life:
             await limit_commands.apply_limits(self._store, self._role.registry.limits, by="code")
             await breaker_commands.apply_breakers(self._store, self._role.registry.breakers)
             await self._sync_schedules(self._role.registry)
-            if heard := await hook_sync.sync_hooks(self._store, self._role.registry):
-                log.info("hooks that listen are now those of the code:\n%s", heard)
+            await self._sync_hooks(self._role.registry)
         asked = self._clock.monotonic()
         await self._store.sessions.open(session, lease=own.lease)
+        if self._role.registry is not None:
+            # Until now nobody could know that this one runs them: older code that started meanwhile took them away.
+            await self._sync_hooks(self._role.registry)
         self._start_beating(asked)
         self.opened = True
         log.info(
@@ -123,6 +125,10 @@ class Life:
     async def _sync_schedules(self, registry: Registry) -> None:
         if diff := await schedule_sync.sync_registry(self._store, registry):
             log.info("schedules are now what the code declares:\n%s", diff)
+
+    async def _sync_hooks(self, registry: Registry) -> None:
+        if heard := await hook_sync.sync_hooks(self._store, registry):
+            log.info("hooks that listen are now those of the code:\n%s", heard)
 
     def _start_beating(self, asked: float) -> None:
         """`asked` is when the session was asked for."""

@@ -95,13 +95,16 @@ def check_limit_name(name: object) -> str:
     if not colon or scope not in SCOPES:
         hint = did_you_mean(scope, SCOPES) if scope not in SCOPES else None
         raise InvalidValue("limit", name, "is no scope and name", example=_EXAMPLE, hint=hint)
-    if scope == "key":
-        check_text("limit", "key:customer:42")(word)
-        if "*" in word[:-1]:
-            problem = "has a * that is not its end"
-            raise InvalidValue("limit", name, problem, example='"key:customer:*"')
-    else:
-        check_name("limit", word, example=f'"{scope}:mail"')
+    example = '"key:customer:*"' if scope == "key" else f'"{scope}:mail"'
+    try:
+        if scope == "key":
+            check_text("limit", example)(word)
+        else:
+            check_name("limit", word, example=example)
+    except InvalidValue as error:
+        raise InvalidValue("limit", name, error.problem, example=example) from None
+    if scope == "key" and "*" in word[:-1]:
+        raise InvalidValue("limit", name, "has a * that is not its end", example=example)
     return str(name)
 
 

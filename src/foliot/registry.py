@@ -216,7 +216,12 @@ def check_hook(
     """A function that can be called with so many arguments, no fewer and no more."""
     if not callable(function):
         raise InvalidValue(name, function, "is not a function", example=example)
-    parameters = inspect.signature(function).parameters.values()
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:  # some of Python's own do not say
+        raise InvalidValue(
+            name, function, "does not say which arguments it takes", example=example
+        ) from None
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     needed = [p for p in parameters if p.default is p.empty and p in positional]
     named = [p for p in parameters if p.default is p.empty and p.kind is p.KEYWORD_ONLY]

@@ -112,7 +112,7 @@ def _length(
         except ValueError as error:
             raise InvalidValue(field, value, str(error), example=shown) from None
         if not least <= seconds <= most:
-            problem = f"is not from {least:g} to {most:g} seconds"
+            problem = f"is not from {least:g} to {most:.12g} seconds"
             raise InvalidValue(field, value, problem, example=shown)
         return seconds
 

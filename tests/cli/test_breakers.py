@@ -46,9 +46,15 @@ def test_one_that_is_not_known_is_named_with_what_is_meant(shell: Shell) -> None
 
 
 def test_a_wrong_time_is_a_mistake_of_the_caller(shell: Shell) -> None:
-    answer = shell("breakers", "open", "stripe", "--for", "soon")
-    assert answer.code == 2
-    assert "--for" in answer.err
+    for wrong, said in (
+        ("soon", "'soon' is not a duration"),
+        ("0", "0.0 is not a number of seconds from 0.1 to 2678400"),
+        ("32d", "2764800.0 is not a number of seconds from 0.1 to 2678400"),
+    ):
+        answer = shell("breakers", "open", "stripe", "--new", "--for", wrong)
+        assert (answer.code, answer.out) == (2, "")
+        assert answer.err.startswith(f"error: --for: {said}")
+        assert answer.err.endswith("for example --for 10m\n")
     assert shell("breakers", "list").out.splitlines()[1:] == []
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 from cli.conftest import Shell
 from foliot.ids import Ids
 from foliot.model.job import NewJob
@@ -14,7 +16,14 @@ def test_hooks_are_listed_with_what_they_listen_to(shell: Shell) -> None:
         listener("job.dead", "page_ops", kinds=("charge", "refund"), queues=("mail",)),
         listener("worker.lost", "note", origin="shop.alarms"),
     ]
-    assert shell("hooks", "list").out.split() == ["hook", "event", "kinds", "queues", "module"]
+    assert shell("hooks", "list").out.split() == [
+        "hook",
+        "event",
+        "kinds",
+        "queues",
+        "module",
+        "since",
+    ]
     shell.ask(lambda store: store.events.listen(hooks))
     _, *lines = shell("hooks", "list").out.splitlines()
     assert [line.split(maxsplit=2)[:2] for line in lines] == [
@@ -22,8 +31,11 @@ def test_hooks_are_listed_with_what_they_listen_to(shell: Shell) -> None:
         ["on.worker.lost.note", "worker.lost"],
     ]
     assert "charge, refund" in lines[0]
-    assert lines[1].split()[2:] == ["all", "all", "shop.alarms"]
+    assert lines[1].split()[2:5] == ["all", "all", "shop.alarms"]
     [dead, lost] = shell("hooks", "list", "--json").json["hooks"]
+    since = datetime.fromisoformat(dead.pop("since"))
+    assert timedelta() <= datetime.now(UTC) - since < timedelta(minutes=1)
+    assert f"{since:%Y-%m-%d %H:%M:%SZ}" in lines[0]
     assert dead == {
         "hook": "on.job.dead.page_ops",
         "event": "job.dead",
@@ -53,7 +65,16 @@ def test_a_hook_whose_code_is_gone_is_removed_and_who_did_it_is_written_down(she
     [deed] = shell.ask(lambda store: store.transfer.dump("audit", after=None, limit=10))
     assert (deed["actor"], deed["action"], deed["target"]) == ("ada", "remove", "on.job.dead.a")
     again = shell("hooks", "remove", "on.job.dead.a")
-    assert (again.code, again.out) == (1, "no hook is called on.job.dead.a\n")
+    assert (again.code, again.out) == (1, "")
+    assert again.err.splitlines() == [
+        "error: no hook is called 'on.job.dead.a'",
+        "hint: did you mean on.job.dead.b?",
+    ]
+    far = shell("hooks", "remove", "TYPO\x1b[2J")
+    assert far.err.splitlines() == [
+        "error: no hook is called 'TYPO\\x1b[2J'",
+        "hint: foliot hooks list shows those there are",
+    ]
     assert shell("hooks", "remove", "\x1b[2J", "--json").json == {
         "hook": "\x1b[2J",
         "removed": False,

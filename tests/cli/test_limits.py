@@ -51,6 +51,17 @@ def test_a_limit_is_set_shown_and_deleted(shell: Shell) -> None:
     assert shell("limits", "list", "--json").json == {"limits": []}
 
 
+def test_a_limit_that_is_not_there_is_named_with_what_is_meant(shell: Shell) -> None:
+    shell("limits", "set", "queue:mail", "--concurrency", "2")
+    near, far = shell("limits", "delete", "queue:mial"), shell("limits", "delete", "key:x")
+    assert (near.code, far.code) == (1, 1)
+    assert near.err == "error: no limit is called 'queue:mial'\nhint: did you mean queue:mail?\n"
+    assert (
+        far.err
+        == "error: no limit is called 'key:x'\nhint: foliot limits list shows those there are\n"
+    )
+
+
 def test_a_rate_is_shown_as_it_was_given(shell: Shell) -> None:
     for rate, shown, burst in (
         ("100/minute", "100/minute", "1"),
@@ -94,21 +105,15 @@ def test_a_raised_limit_lets_those_who_wait_go_on_at_once(shell: Shell) -> None:
     assert (told["used"], told["waiting"]) == (1, 0)
 
 
-def test_a_limit_that_is_not_there_cannot_be_deleted(shell: Shell) -> None:
-    answer = shell("limits", "delete", "queue:mail")
-    assert (answer.code, answer.out) == (1, "")
-    assert answer.err == "queue:mail is no limit\n"
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["mail", "--concurrency", "1"], "'mail' is no scope and name"),
         (["queu:mail", "--concurrency", "1"], "queue"),
-        (["queue:", "--concurrency", "1"], "limit"),
-        (["queue:a b", "--concurrency", "1"], "limit"),
+        (["queue:", "--concurrency", "1"], "limit: 'queue:' is not 1 to 200 letters"),
+        (["queue:a b", "--concurrency", "1"], "limit: 'queue:a b' is not 1 to 200 letters"),
         (["key:a*b", "--concurrency", "1"], "has a * that is not its end"),
-        (["key:", "--concurrency", "1"], "limit"),
+        (["key:", "--concurrency", "1"], "limit: 'key:' is not printable text"),
         (["queue:mail"], "limits nothing"),
         (["queue:mail", "--concurrency", "-1"], "concurrency"),
         (["queue:mail", "--concurrency", "1.5"], "concurrency"),

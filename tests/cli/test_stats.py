@@ -74,6 +74,26 @@ def test_a_page_fits(shell: Shell, width: int, by: list[By]) -> None:
     assert len({line.index("│") for line in charts}) == 1
 
 
+@pytest.mark.parametrize("width", [80, 40, 20])
+def test_what_does_not_fit_goes_on_in_the_next_line(shell: Shell, width: int) -> None:
+    fill(shell)
+    url = f"postgresql://foliot@{'h' * 100}/jobs"
+    lines = page(read(shell, *BY), BY, url=url, minutes=60, width=width)
+    text = "".join(line.plain for line in lines).replace(" ", "")
+    assert url in text and "a.kind:with-a-long-name" in text
+    assert "…" not in text
+
+
+def test_where_there_is_no_terminal_all_numbers_are_there_in_one_line_each(shell: Shell) -> None:
+    fill(shell)
+    answer = shell("stats", "--by", ",".join(BY))
+    assert "…" not in answer.out
+    [heads] = [line for line in answer.out.splitlines() if line.startswith("namespace")]
+    words = ("ended", "/s", "failed", "wait p50, p95", "run p50, p95")
+    assert [word for word in words if word in heads] == list(words)
+    assert len([line for line in answer.out.splitlines() if "a.kind:with-a-long-name" in line]) == 2
+
+
 def test_a_wide_page_gives_each_minute_more_than_one_column(shell: Shell) -> None:
     fill(shell)
     drawn = {}

@@ -19,6 +19,7 @@ from foliot.model.job import NewJob
 from foliot.model.lane import lane_of
 from foliot.model.session import NewSession
 from foliot.registry import Registry
+from foliot.store.events import Events
 
 StartWorker = Callable[[], None]
 PATIENCE = 20
@@ -171,6 +172,30 @@ def test_what_a_hook_that_is_gone_was_still_to_be_told_is_cancelled(app: Foliot)
     assert app.get(waiting["b"]).status() is JobState.READY
 
 
+def test_a_worker_that_is_killed_while_it_lets_a_hook_go_leaves_nothing_waiting(
+    app: Foliot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _sync(app, _app_of("shop", "a", "b"))
+    waiting = _leave_waiting(app, "on.job.dead.a")
+
+    async def ask() -> Events:
+        return (await app._portal.store()).events
+
+    events = app._portal.call(ask())
+    listen = events.listen
+
+    async def die_behind(*args: Any, **rest: Any) -> None:
+        await listen(*args, **rest)
+        raise KeyError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(events, "listen", die_behind)
+        with pytest.raises(KeyError):
+            _sync(app, _app_of("shop", "b"))
+    _sync(app, _app_of("shop", "b"))
+    assert app.get(waiting).status() is JobState.CANCELLED
+
+
 def _leave_waiting(app: Foliot, kind: str) -> JobId:
     job = NewJob(app.ids.job(), kind, b"{}", lane_of("hooks").number, queue="hooks")
 
@@ -288,6 +313,7 @@ def test_what_has_no_kind_cannot_be_chosen_by_it(event: Any, choice: str) -> Non
         lambda *, event: None,
         _hook.__name__,
         print,
+        int,
     ],
 )
 def test_what_cannot_be_told_an_event_is_no_hook(function: Any) -> None:

@@ -67,6 +67,9 @@ def test_the_same_limit_twice_is_the_last(app: Foliot) -> None:
     [
         ("queues:mail", {"concurrency": 1}, "is no scope and name"),
         (None, {"concurrency": 1}, "is no scope and name"),
+        ("queue:", {"concurrency": 1}, "limit: 'queue:' is not 1 to 200 letters"),
+        ("kind:a b", {"concurrency": 1}, "limit: 'kind:a b' is not 1 to 200 letters"),
+        ("key:", {"concurrency": 1}, "limit: 'key:' is not printable text"),
         ("queue:mail", {}, "limits nothing"),
         ("queue:mail", {"concurrency": True}, "concurrency"),
         ("queue:mail", {"concurrency": "5"}, "concurrency"),

@@ -183,6 +183,8 @@ ROWS = {
     "L10": 'empty string value `--queue ""`',
     "L11": "value starting with `-` after `--`",
     "L13": "`--at` without zone",
+    "L14": '`--cron "* * * *"`',
+    "L15": "shell-expanded `*` (`--cron * * * * *`)",
     "L17": "`--payload @missing.json`",
     "L18": "`--payload @dir/`",
     "L19": "`--payload @unreadable`",
@@ -213,6 +215,7 @@ ROWS = {
     "L73": "migrate twice at once",
     "L74": "schema newer than the code",
     "L75": "`tail` of a job that ended / never existed",
+    "L77": "`cron preview` of a schedule that never fires",
     "L78": "`--since 25h`, `1x`, `-5m`",
     "L79": "1 MB argument",
     "K01": "file missing when named",
@@ -379,8 +382,6 @@ VOID = {
         "branch picks nothing",
         "there are no branches: rules say what runs after which ends",
     ),
-    "L14": ('`--cron "* * * *"`', "comes with schedules"),
-    "L15": ("shell-expanded `*` (`--cron * * * * *`)", "comes with schedules"),
     "L25": ("YAML with tabs, duplicate keys, tags", "no YAML is read anywhere"),
     "L27": ("no server configured", "without a URL the store is sqlite:///foliot.db: see K23"),
     "L29": (
@@ -411,7 +412,6 @@ VOID = {
         "comes with the HTTP API: nothing here listens or speaks HTTP",
     ),
     "L71": ("server: run as root", "comes with the HTTP API: nothing here listens or speaks HTTP"),
-    "L77": ("`cron preview` of a schedule that never fires", "comes with schedules"),
     "K17": ("statement time-out above a third of the lease", "there is no such setting"),
     "K21": (
         "concurrency above the pool size",
@@ -470,7 +470,10 @@ VOID = {
         "worker asks for a queue nobody defines",
         "queues are made by submitting to them: any name may be right",
     ),
-    "K75": ("job type limits above tenant limits", "comes with limits"),
+    "K75": (
+        "job type limits above tenant limits",
+        "limits do not stand above each other: a job needs room in each that is for it",
+    ),
     "K77": (
         "`max_attempts` lowered below attempts already made",
         "a job keeps the max_attempts it was submitted with",

@@ -68,6 +68,25 @@ def test_a_mistake_is_told_in_a_line(
     assert len(answer.err) < 1000
 
 
+@row("L14", "L15", "L77")
+@pytest.mark.parametrize(
+    ("arguments", "error", "hint"),
+    [
+        (["preview", "* * * *"], "'* * * *' at character 8: has 4 fields", ""),
+        (["create", "x", "tidy", "a.txt", "b.txt"], "'b.txt' is not name=value", "wants quotes"),
+        (["preview", "0 0 30 2 *"], "'0 0 30 2 *' at character 5: never fires", ""),
+    ],
+)
+def test_an_expression_that_is_none_is_told_with_its_place(
+    foliot: Foliot_, arguments: list[str], error: str, hint: str
+) -> None:
+    answer = foliot("schedules", *arguments)
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith("error: ")
+    assert error in answer.err
+    assert hint in answer.err
+
+
 @row("L07", "L09")
 @pytest.mark.parametrize("value", ["abc", "1.5", "1e3", "99999999999999999999", "-1", "٣"])
 def test_a_number_is_a_number_within_bounds(foliot: Foliot_, value: str) -> None:

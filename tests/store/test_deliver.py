@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
-from foliot.ids import JobId, SessionId, home_id, partition_of, slot_of
-from foliot.model.event import NewEvent
+from foliot.ids import JobId, SessionId, partition_of
 from foliot.model.job import ClaimedJob, End, JobState
 from foliot.store.events import Delivered
-from support.hooks import HOOKS, event_of, listen, listener, outbox, told
+from foliot.testing.clock import ManualClock
+from support.hooks import HOOKS, breaker_here, event_of, listen, listener, listening, outbox, told
 from support.stores import World
 
 pytestmark = pytest.mark.anyio
@@ -30,6 +31,13 @@ async def _succeed(world: World, session: SessionId, count: int = 1, **fields: o
 async def _claim_hooks(world: World, session: SessionId) -> list[ClaimedJob]:
     await world.look()
     return await world.claim(session, queues=[HOOKS])
+
+
+async def _open_and_close(world: World, breaker: str, note: str) -> None:
+    await world.store.breakers.open(breaker, seconds=None, note=note, by=None)
+    world.clock.advance(0.001)
+    await world.store.breakers.close(breaker, note=note, by=None)
+    world.clock.advance(0.001)
 
 
 async def test_an_event_becomes_a_job_of_its_hook(world: World) -> None:
@@ -69,30 +77,22 @@ async def test_every_hook_that_hears_an_event_has_a_job_of_its_own(world: World)
 
 
 async def test_a_hook_is_told_of_one_subject_in_the_order_of_its_events(world: World) -> None:
-    await listen(world)
-    home = world.new_job().id
-    numbers = [0, 1, 2]
-    for subject in ("stripe", "mail"):
-        for number in numbers:
-            new = NewEvent(
-                name="breaker.opened",
-                home=home,
-                subject=subject,
-                number=number,
-                data={"number": number},
-            )
-            await world.store.events.emit(world.partition, [new])
+    await listen(world, "breaker.opened")
+    notes = ["first", "second", "third"]
+    run: dict[str, list[str]] = {breaker_here(world, name): [] for name in ("stripe", "mail")}
+    for subject in run:
+        for note in notes:
+            await _open_and_close(world, subject, note)
     assert (await _deliver(world)).jobs == 6
     session = await world.open_session(lease=1000)
-    run: dict[str, list[int]] = {"stripe": [], "mail": []}
-    for _ in numbers:
+    for _ in notes:
         claimed = await _claim_hooks(world, session)
         assert len(claimed) == 2  # one of each: the others wait for it
         for job in claimed:
             event = event_of(await world.get(job.id))
-            run[event.subject].append(event.data["number"])
+            run[event.subject].append(event.data["note"])
             await world.end(session, job)
-    assert run == {"stripe": numbers, "mail": numbers}
+    assert list(run.values()) == [notes, notes]
     assert await _claim_hooks(world, session) == []
 
 
@@ -208,33 +208,100 @@ async def test_events_of_sessions_are_delivered_in_the_first_partition(world: Wo
 async def test_listeners_are_what_was_said_last_and_others_stay(world: World) -> None:
     first, second = listener("job.dead", "a"), listener("job.dead", "b", kinds=("x", "y"))
     await world.store.events.listen([first, second])
-    assert await world.store.events.listeners() == [first, second]
+    assert await listening(world) == [first, second]
     changed = listener("job.dead", "b", kinds=("y",), queues=("mail", "slow"), origin="other")
     await world.store.events.listen([changed])
     await world.store.events.listen([changed])
-    assert await world.store.events.listeners() == [first, changed]
+    assert await listening(world) == [first, changed]
     await world.store.events.listen([], gone=[first.hook, "on.job.dead.unknown"])
-    assert await world.store.events.listeners() == [changed]
+    assert await listening(world) == [changed]
     await world.store.events.listen([])
-    assert await world.store.events.listeners() == [changed]
+    assert await listening(world) == [changed]
+
+
+async def test_a_hook_is_not_told_what_was_written_down_for_others_before_it_listened(
+    world: World,
+) -> None:
+    await listen(world, "job.succeeded", name="old")
+    session = await world.open_session(lease=1000)
+    [before] = await _succeed(world, session)
+    world.clock.advance(1)
+    await listen(world, "job.succeeded", name="new")
+    [then] = await _succeed(world, session)
+    world.clock.advance(1)
+    [after] = await _succeed(world, session)
+    assert await _deliver(world) == Delivered(3, 5)
+    assert await _heard(world, "old") == [before, then, after]
+    assert await _heard(world, "new") == [then, after]
+
+
+async def test_a_hook_keeps_the_time_since_when_it_listens_whatever_it_chooses(
+    world: World,
+) -> None:
+    """As when its worker starts again, or there is a newer version of its code."""
+    session = await world.open_session(lease=1000)
+    await listen(world, "job.succeeded", kinds=("other",))
+    [one] = await world.store.events.listeners()
+    assert one.since == world.clock.now()
+    await listen(world, "worker.lost", name="other")
+    await listen(world, "job.succeeded", name="old")
+    [early] = await _succeed(world, session)
+    world.clock.advance(1)
+    for kinds in [("echo", "other"), ("echo",), (), ("echo",)]:
+        await listen(world, "job.succeeded", kinds=kinds, origin=f"shop{len(kinds)}")
+        world.clock.advance(1)
+    [again] = [found for found in await world.store.events.listeners() if found.hook == one.hook]
+    assert (again.since, again.listens.kinds, again.origin) == (one.since, ("echo",), "shop1")
+    await _deliver(world)
+    assert await _heard(world, "hook") == [early]
+
+
+async def test_a_hook_that_is_removed_and_added_anew_begins_anew(world: World) -> None:
+    await listen(world, "job.succeeded", name="other")
+    await listen(world, "job.succeeded")
+    session = await world.open_session(lease=1000)
+    await _succeed(world, session)
+    await world.store.events.listen([], gone=["on.job.succeeded.hook"])
+    world.clock.advance(1)
+    await listen(world, "job.succeeded")
+    [after] = await _succeed(world, session)
+    await _deliver(world)
+    assert await _heard(world, "hook") == [after]
+
+
+async def test_a_clock_that_is_set_back_after_a_hook_began_keeps_nothing_from_it(
+    world: World,
+) -> None:
+    now = world.clock.now()
+    ahead = ManualClock(now + timedelta(hours=1))
+    other = await world.another_store(clock=ahead)
+    await other.events.listen([listener("job.succeeded")])
+    session = await world.open_session()
+    [id] = await _succeed(world, session)
+    await _deliver(world)
+    assert await _heard(world, "hook") == [id]
+
+
+async def _heard(world: World, hook: str) -> list[str]:
+    """Of what it has been told, first first."""
+    jobs = await told(world)
+    return [event_of(job).subject for job in jobs if job.kind.endswith(f".{hook}")]
 
 
 async def test_names_of_any_form_are_carried_as_they_are(world: World) -> None:
     """What emits is free in its words."""
-    subject = """a'b"c\\d\n{}[]%_*:now;--ü🙂"""
-    await listen(world)
-    new = NewEvent(
-        name="breaker.opened",
-        home=home_id(slot_of(world.new_job().id)),
-        subject=subject,
-        data={subject: [subject, None, {"x": 1.5}]},
-    )
-    await world.store.events.emit(world.partition, [new])
+    subject = breaker_here(world, """a'b"c\\d\n{}[]%_*:now;--ü🙂""")
+    await listen(world, "breaker.opened")
+    await _open_and_close(world, subject, subject)
     await _deliver(world)
     [made] = await told(world)
     assert made.ordering_key == f"event:{subject}:on.breaker.opened.hook"
     assert event_of(made).subject == subject
-    assert event_of(made).data == new.data
+    assert event_of(made).data == {
+        "state": "open",
+        "reason": "by hand",
+        "note": subject,
+    }
 
 
 async def test_a_job_of_a_hook_is_found_by_its_id_however_it_ends(world: World) -> None:

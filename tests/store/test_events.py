@@ -6,15 +6,14 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from foliot.ids import JobId, home_id
+from foliot.ids import JobId, home_id, partition_of
 from foliot.model.audit import Deed
-from foliot.model.event import NewEvent
 from foliot.model.job import End, More, Outcome
 from foliot.model.schedule import Misfire
 from foliot.model.workflow import Rule
 from foliot.store.scheduling import CatchUp
 from support.flows import Drawing
-from support.hooks import listen, outbox, outbox_rows
+from support.hooks import breaker_here, listen, outbox, outbox_rows
 from support.schedules import Table
 from support.stores import World
 
@@ -485,19 +484,21 @@ async def _catch_up_at_once(table: Table) -> None:
     await table.catch_up(CatchUp(found.gap, found.due.stateful, nominal=found.gap.to))
 
 
-async def test_others_emit_what_somebody_listens_to(world: World) -> None:
-    """Circuit breakers, for one."""
+async def test_a_breaker_that_opens_is_told_to_those_who_listen_to_that(world: World) -> None:
+    name = breaker_here(world, "stripe")
     await listen(world, "breaker.opened")
-    home = world.new_job().id
-    events = [
-        NewEvent(name=name, home=home, subject="stripe", data={"until": "12:00", "note": 'a "b" ü'})
-        for name in ("breaker.opened", "breaker.closed")
-    ]
-    await world.store.events.emit(world.partition, events)
-    await world.store.events.emit(world.partition, [])
+    breakers = world.store.breakers
+    await breakers.open(name, seconds=60, note='a "b" ü', by="ada")
+    until = world.after(60)
+    await breakers.open(name, seconds=None, note=None, by="ada")  # it is open already
+    await breakers.close(name, note=None, by="ada")
     [row] = await outbox_rows(world)
-    assert (row["event"], row["subject"], row["home"]) == ("breaker.opened", "stripe", home)
-    assert row["data"] == {"until": "12:00", "note": 'a "b" ü'}
+    assert (row["event"], row["subject"]) == ("breaker.opened", name)
+    assert (row["namespace"], row["kind"], row["queue"]) == ("default", None, None)
+    assert partition_of(row["home"], world.store.partitions) == world.partition
+    data = row["data"]
+    assert data.pop("until") == until.isoformat()
+    assert data == {"state": "open", "reason": "by hand", "note": 'a "b" ü', "by": "ada"}
 
 
 async def test_there_are_events_to_deliver_where_there_are(world: World) -> None:

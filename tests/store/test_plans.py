@@ -443,7 +443,7 @@ def test_where_somebody_listens_to_something_else_nothing_is_read_either(
 ) -> None:
     with full.transaction(force_rollback=True):
         full.execute(
-            "INSERT INTO foliot.listeners VALUES ('worker.lost', 'on.x', 'm', '*', '*', '')"
+            "INSERT INTO foliot.listeners VALUES ('worker.lost', 'on.x', 'm', '*', '*', '', now())"
         )
         [gate], asked = _telling(_plan(full, name, mode="generic", analyse=True))
     assert gate["Plans"][-1]["Actual Loops"] == 0

@@ -9,19 +9,24 @@ import psycopg
 import pytest
 
 from foliot.clock import SystemClock
-from foliot.config import StoreSettings
+from foliot.config import Settings, StoreSettings
 from foliot.errors import InvalidValue
-from foliot.ids import Ids
+from foliot.ids import Ids, home_id
+from foliot.model.event import NewEvent
 from foliot.model.job import More, Outcome
 from foliot.model.lane import lane_of
 from foliot.store import batches
+from foliot.store.events import Delivered, event_rows
 from foliot.store.open import open_store
 from foliot.store.port import Share
 from foliot.store.postgres.connection import Connections, Rows, Step
+from foliot.store.postgres.events import SQL
 from foliot.store.postgres.submit import Submissions
+from foliot.store.postgres.transaction import PostgresTransactions
 from foliot.store.sql import parse_statement
 from foliot.testing.clock import ManualClock
 from support.flows import draw
+from support.hooks import listen, outbox
 from support.proxy import CuttingProxy
 from support.stores import Databases, Place, World
 
@@ -177,3 +182,41 @@ async def test_a_refusal_in_the_middle_of_a_conversation_costs_no_connection(
             await flow.store.add(real.partition, flow.id, [flow.step("a")])
     assert [record.message for record in caplog.records] == []
     assert (await flow.get()).total == 1
+
+
+async def test_a_hook_is_told_what_ends_in_a_transaction_that_began_before_it_listened(
+    real: World,
+) -> None:
+    """An event bears the time at which its transaction began."""
+    session = await real.open_session()
+    job = await real.run(session)
+    settings = Settings(store=real.place.settings)
+    transactions = PostgresTransactions(settings, clock=SystemClock())
+    work = await transactions.begin(waits=True)
+    await listen(real, "job.succeeded")
+    outcomes = [Outcome(job.id, job.fence)]
+    await work.ask(lambda jobs: jobs.finish_and_claim(0, session, outcomes=outcomes))
+    await work.commit()
+    await transactions.close()
+    assert await real.store.events.deliver(0, limit=10) == Delivered(1, 1)
+
+
+async def test_what_happens_to_a_breaker_has_the_time_at_which_it_was_locked(real: World) -> None:
+    """However long the transaction waited for that: who was first must be told of first."""
+    await listen(real, "breaker.opened", "breaker.closed")
+    with psycopg.connect(real.place.direct) as late:
+        late.execute("SELECT 1")
+        await real.store.breakers.open("stripe", seconds=None, note=None, by=None)
+        _emit(late, "breaker.closed")
+    assert await outbox(real) == [("breaker.opened", "stripe"), ("breaker.closed", "stripe")]
+
+
+def _emit(connection: psycopg.Connection, *names: str) -> None:
+    """As whoever changes a breaker."""
+    home = home_id(0)
+    rows = event_rows([NewEvent(name=name, home=home, subject="stripe") for name in names])
+    statement = SQL["emit_events"]
+    with psycopg.RawCursor(connection) as cursor:
+        cursor.execute(
+            statement.numbered, statement.bind({"partition": 0, "now": None, "rows": rows})
+        )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import msgspec
 
-from foliot.ids import JobId
+from foliot.ids import JobId, home_id, partition_of, slot_of_key
 from foliot.model.event import EVENTS, Event, Listener, Listens, Told
 from foliot.model.job import Job, NewJob
 from foliot.model.lane import lane_of
+from foliot.model.limit import BREAKER
 from support.stores import World
 
 HOOKS = "hooks"
@@ -32,6 +34,22 @@ def listener(
 async def listen(world: World, *events: str, **choice: Any) -> None:
     """One hook for each of these events, or for all there are."""
     await world.store.events.listen([listener(event, **choice) for event in events or EVENTS])
+
+
+async def listening(world: World) -> list[Listener]:
+    """Who listens, whenever it began."""
+    found = await world.store.events.listeners()
+    return [msgspec.structs.replace(one, since=None) for one in found]
+
+
+def breaker_here(world: World, name: str) -> str:
+    """The first of this name, with a number, whose events are kept in the partition of the world."""
+    names = (f"{name}{number}" for number in count())
+    return next(name for name in names if _lives(name, world.store.partitions) == world.partition)
+
+
+def _lives(breaker: str, partitions: int) -> int:
+    return partition_of(home_id(slot_of_key(BREAKER, breaker)), partitions)
 
 
 async def outbox(world: World) -> list[tuple[str, str]]:

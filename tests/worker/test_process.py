@@ -9,16 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from foliot import Fixed, Foliot
+from foliot import Event, Fixed, Foliot
 from foliot.config import SchedulerSettings, Settings, StoreSettings, WorkerSettings
+from foliot.hook_sync import sync_hooks
 from foliot.life import Role
 from foliot.model.job import End
+from foliot.model.session import NewSession
 from foliot.process import Process
 from foliot.scheduler.duty import Office
 from foliot.scheduler.kinds import Kinds
 from foliot.scheduler.partitions import Partitions
 from foliot.scheduler.reap import Reap
 from foliot.store.port import Wake
+from foliot.store.sqlite.sessions import SqliteSessions
 from foliot.testing.clock import ManualClock
 from foliot.worker.service import Worker
 from support.stores import LEASE, World, open_world, sqlite_place
@@ -90,6 +93,39 @@ async def test_work_that_breaks_while_the_process_stops_does_not_keep_it(
     process.stop()
     await running
     assert "did not stop in good order" in caplog.text
+    app.close()
+
+
+async def test_older_code_that_starts_meanwhile_does_not_take_away_a_hook(
+    world: World, app: Foliot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It finds no live worker that could run the hook: the session of this one is only being opened."""
+    older = Foliot(inline=True)
+
+    def work() -> None: ...
+
+    for each in (older, app):
+        each.job(work)
+
+    @app.on("job.dead")
+    def page(event: Event) -> None: ...
+
+    opening = SqliteSessions.open
+
+    async def open_late(sessions: SqliteSessions, session: NewSession, *, lease: float) -> None:
+        assert str(await sync_hooks(world.store, older.registry)) == "- on.job.dead.page"
+        await opening(sessions, session, lease=lease)
+
+    monkeypatch.setattr(SqliteSessions, "open", open_late)
+    live = asyncio.Event()
+    process = Process(
+        Role(app.registry), app.settings, clock=app.clock, ids=app.ids, on_live=live.set
+    )
+    running = asyncio.create_task(process.run())
+    await live.wait()
+    assert [one.hook for one in await world.store.events.listeners()] == ["on.job.dead.page"]
+    process.stop()
+    await running
     app.close()
 
 

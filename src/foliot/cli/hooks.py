@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from foliot.cli.options import DEFAULT_OPTIONS, Options
-from foliot.cli.output import print_json, print_table, printable
+from foliot.cli.output import print_json, print_table, print_unknown, printable
 
 if TYPE_CHECKING:
     from foliot.model.event import Listener
@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
 
 def list_hooks(*, options: Options = DEFAULT_OPTIONS) -> None:
-    """List the hooks that listen, to which events, and the modules that declare them."""
+    """List the hooks that listen, to which events, and the modules that declare them, and since when."""
     from foliot.cli.ask import ask
+    from foliot.cli.shape import show_time
 
     async def read(store: Store) -> list[Listener]:
         return await store.events.listeners()
@@ -24,7 +25,7 @@ def list_hooks(*, options: Options = DEFAULT_OPTIONS) -> None:
         print_json({"hooks": [_to_json(one) for one in found]})
         return
     print_table(
-        ("hook", "event", "kinds", "queues", "module"),
+        ("hook", "event", "kinds", "queues", "module", "since"),
         [
             (
                 one.hook,
@@ -32,6 +33,7 @@ def list_hooks(*, options: Options = DEFAULT_OPTIONS) -> None:
                 ", ".join(one.listens.kinds) or "all",
                 ", ".join(one.listens.queues) or "all",
                 one.origin,
+                show_time(one.since),
             )
             for one in found
         ],
@@ -56,14 +58,16 @@ def remove(hook: str, *, by: str | None = None, options: Options = DEFAULT_OPTIO
 
     author = Author(Ids(), by)
 
-    async def run(store: Store) -> bool:
-        return await remove_hook(store, hook, by=author)
+    async def run(store: Store) -> tuple[bool, list[Listener]]:
+        return await remove_hook(store, hook, by=author), await store.events.listeners()
 
-    removed = ask(options, run)
+    removed, others = ask(options, run)
     if options.json:
         print_json({"hook": hook, "removed": removed})
+    elif removed:
+        print(printable(f"removed {hook}"))
     else:
-        print(printable(f"removed {hook}" if removed else f"no hook is called {hook}"))
+        print_unknown("hook", hook, [one.hook for one in others])
     return 0 if removed else 1
 
 
@@ -74,4 +78,5 @@ def _to_json(listener: Listener) -> dict[str, object]:
         "kinds": listener.listens.kinds,
         "queues": listener.listens.queues,
         "module": listener.origin,
+        "since": None if listener.since is None else listener.since.isoformat(),
     }

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-
 import msgspec
 
 from foliot import limit_commands
 from foliot.author import Author
 from foliot.cli.ask import ask
 from foliot.cli.options import DEFAULT_OPTIONS, OptionalWhole, Options
-from foliot.cli.output import print_json, print_table
+from foliot.cli.output import print_json, print_table, print_unknown
 from foliot.ids import Ids
 from foliot.model.limit import Use
 from foliot.store.limiting import Standing
@@ -87,13 +85,18 @@ def delete(limit: str, *, by: str | None = None, options: Options = DEFAULT_OPTI
         Who says so; else user@host.
     """
     author = Author(Ids(), by)
-    deleted = ask(options, lambda store: limit_commands.delete_limit(store, limit, by=author))
+
+    async def run(store: Store) -> tuple[bool, list[Standing]]:
+        deleted = await limit_commands.delete_limit(store, limit, by=author)
+        return deleted, [] if deleted else await limit_commands.list_limits(store)
+
+    deleted, others = ask(options, run)
     if options.json:
         print_json({"deleted": deleted})
     elif deleted:
         print(f"deleted {limit}")
     else:
-        print(f"{limit} is no limit", file=sys.stderr)
+        print_unknown("limit", limit, [one.limit.name for one in others])
     return 0 if deleted else 1
 
 

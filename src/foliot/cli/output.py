@@ -34,6 +34,14 @@ def print_table(
     Console(markup=False, highlight=False, emoji=False).print(table)
 
 
+def print_unknown(what: str, name: str, known: Iterable[str]) -> None:
+    """That no hook, or whatever it is, has this name, and which may be meant."""
+    from foliot.shown import did_you_mean, shown
+
+    hint = did_you_mean(name, sorted(known)) or f"foliot {what}s list shows those there are"
+    print(f"error: no {what} is called {shown(name)}\nhint: {printable(hint)}", file=sys.stderr)
+
+
 def ago(seconds: float) -> str:
     """A stretch of time, short: 0.4s, 12s, 3m05s, 2h10m, 4d03h."""
     if seconds < 10:

@@ -202,6 +202,12 @@ def _read_words(
         return None, words
     if not words:
         raise InvalidValue("expression", problem="is missing", example=_EXAMPLE)
+    for word in words[1:]:
+        if "=" not in word:
+            hint = "an expression with spaces wants quotes: '0 9 * * *'"
+            raise InvalidValue(
+                "field", word, "is not name=value", example="to=ada@example.org", hint=hint
+            )
     return words[0], words[1:]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from rich.console import Console
@@ -76,24 +76,30 @@ def stats(
         print_json(found)
         return
     console = Console(markup=False, highlight=False, emoji=False)
-    width = console.width if console.is_terminal else _USUAL
     names = [name for name in BY if name in wanted]
+    width = console.width if console.is_terminal else None
     for line in page(found, names, url=url, minutes=minutes, width=width):
         console.print(line, soft_wrap=True)
 
 
-def page(found: Stats, by: Sequence[By], *, url: str, minutes: int, width: int) -> list[Text]:
-    """Lines that fit."""
+def page(
+    found: Stats, by: Sequence[By], *, url: str, minutes: int, width: int | None
+) -> list[Text]:
+    """Lines that fit; what is longer goes on in the next. Without a width there is no terminal, and all is in it."""
     span = f"last {minutes} minutes" if minutes > 1 else "this minute"
     lines = [Text.assemble(("foliot stats", "bold"), f"  {url}  {span}")]
     if not found.total.ended:
         lines.append(Text("no attempt has ended in that time"))
     else:
-        lines += [_sum(found.total), Text(), *_chart(found, width), Text()]
+        lines += [_sum(found.total), Text(), *_chart(found, width or _USUAL), Text()]
         lines += render(_table(found, by, width), len(found.rows), width)
-    for line in lines:
-        line.truncate(width, overflow="ellipsis")
-    return lines
+    return lines if width is None else [part for line in lines for part in _fold(line, width)]
+
+
+def _fold(line: Text, width: int) -> Iterable[Text]:
+    if line.cell_len <= width:
+        return [line]
+    return line.wrap(Console(), width, overflow="fold", no_wrap=False)
 
 
 def _sum(total: Stat) -> Text:
@@ -122,14 +128,16 @@ def _chart(found: Stats, width: int) -> Iterator[Text]:
     yield Text(f"{'':>{len(label)}}  {since}{' ' * gap}{until}")
 
 
-def _table(found: Stats, by: Sequence[By], width: int) -> Section:
+def _table(found: Stats, by: Sequence[By], width: int | None) -> Section:
     """As many of the numbers as fit, and in what they leave a chart of each row, in one scale for all of them."""
     heads = [*(Column(name, style="bold") for name in by), *_COLUMNS]
     rows = [(*row.name, *_numbers(row)) for row in found.rows]
-    while (left := width - _width(heads, rows)) < 0 and (most := max(one.rank for one in heads)):
+    left = (width or _USUAL) - _width(heads, rows)
+    while width is not None and left < 0 and (most := max(one.rank for one in heads)):
         kept = [at for at, head in enumerate(heads) if head.rank < most]
         heads = [heads[at] for at in kept]
         rows = [tuple(row[at] for at in kept) for row in rows]
+        left = width - _width(heads, rows)
     if left >= _SHORTEST:
         charts = [resample(row.series, left) for row in found.rows]
         top = max(max(chart) for chart in charts)

@@ -81,3 +81,7 @@ class Listener(msgspec.Struct, frozen=True):
     listens: Listens
     origin: str  # the module that declares it
     template: str  # JSON: the job that is made for each event, without its id and payload
+    since: datetime | None = None  # the store's: it is not told what happened before
+
+    def hears(self, event: Event) -> bool:
+        return self.listens.hears(event) and (self.since is None or event.at >= self.since)

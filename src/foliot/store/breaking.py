@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -48,7 +49,14 @@ def events_told(shift: Shift, partitions: int) -> tuple[int, list[NewEvent]]:
     """What those who listen are told of a change, and the partition that it is kept in."""
     one = shift.after
     home = home_id(slot_of_key(BREAKER, one.name))
-    data = {"state": one.state.value, "until": one.until, "reason": one.reason, "note": one.note}
+    until = one.until if one.state is State.OPEN else None
+    data = {
+        "state": one.state.value,
+        "until": None if until is None else datetime.fromtimestamp(until, UTC).isoformat(),
+        "reason": one.reason,
+        "note": one.note,
+        "by": one.by,
+    }
     events = [NewEvent(name=n, home=home, subject=one.name, data=data) for n in shift.events]
     return partition_of(home, partitions), events
 

@@ -39,7 +39,7 @@ def _jobs(row: tuple[Any, ...], listeners: Iterable[Listener]) -> Iterable[NewJo
         id=event_id(home, at, number, name, subject),
         name=name,
         subject=subject,
-        at=_EPOCH + timedelta(microseconds=at),
+        at=_time(at),
         namespace=namespace,
         kind=kind,
         queue=queue,
@@ -47,7 +47,7 @@ def _jobs(row: tuple[Any, ...], listeners: Iterable[Listener]) -> Iterable[NewJo
     )
     payload = _encode(Told(event))
     for one in listeners:
-        if one.listens.hears(event):
+        if one.hears(event):
             job = job_of(hook_id(event.id, one.hook), one.template, payload)
             more = msgspec.structs.replace(
                 job.more or More(), ordering_key=f"event:{subject}:{one.hook}"
@@ -61,9 +61,19 @@ def listeners_of(rows: Rows) -> list[Listener]:
     for row in rows:
         found.setdefault((row[0], row[1]), []).append(row)
     return [
-        Listener(hook, Listens(event, _chosen(some, 2), _chosen(some, 3)), some[0][4], some[0][5])
+        Listener(
+            hook,
+            Listens(event, _chosen(some, 2), _chosen(some, 3)),
+            origin=some[0][4],
+            template=some[0][5],
+            since=None if some[0][6] is None else _time(some[0][6]),
+        )
         for (hook, event), some in found.items()
     ]
+
+
+def _time(microseconds: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=microseconds)
 
 
 def _chosen(rows: Rows, column: int) -> tuple[str, ...]:
@@ -71,7 +81,7 @@ def _chosen(rows: Rows, column: int) -> tuple[str, ...]:
 
 
 def listener_rows(listeners: Iterable[Listener]) -> list[tuple[str, ...]]:
-    """What put_listeners reads."""
+    """What put_listeners and remove_listeners read."""
     return [
         (one.hook, one.listens.event, kind, queue, one.origin, one.template)
         for one in listeners

@@ -25,11 +25,6 @@ class Delivered(msgspec.Struct, frozen=True):
 
 
 class Events(Protocol):
-    async def emit(self, partition: int, events: Sequence[NewEvent]) -> None:
-        """Write down those that somebody listens to. In a transaction of their own; to be part of another, ask its
-        conversation for `emit_events` with `event_rows`. Repeated, they are told again."""
-        ...
-
     async def deliver(self, partition: int, *, limit: int) -> Delivered:
         """Make jobs of the first events, in the order in which they happened. Any process may, at any time; after an
         unknown outcome too: what was taken is gone, and the ids of the jobs follow from the events."""
@@ -47,13 +42,14 @@ class Events(Protocol):
         record: Record | None = None,
     ) -> None:
         """These hooks listen as it is said here and no longer as before, and those of the kinds `gone` no longer at
-        all. Others stay. Who has just begun to listen is not told what was over before. By hand, `record` says what
-        is to be written down of those that are gone."""
+        all. Others stay. Who has just begun to listen is not told what was over before, even if it was written down
+        for others; who listened already keeps his time. By hand, `record` says what is to be written down of those
+        that are gone."""
         ...
 
 
 def event_rows(events: Iterable[NewEvent]) -> str:
-    """What emit_events reads."""
+    """What emit_events reads: to be asked in the transaction in which it happens."""
     rows = [
         (
             one.name,

@@ -117,7 +117,9 @@ TABLES: Final[dict[str, Table]] = {
         whole="version",
         time="updated_at",
     ),
-    "listeners": _table("event hook kind queue", text="event hook kind queue origin template"),
+    "listeners": _table(
+        "event hook kind queue", text="event hook kind queue origin template", time="since"
+    ),
     "fair": _table(
         "partition lane fair_key", whole="partition lane tag", text="fair_key", merge="tag"
     ),

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
 from foliot.clock import Clock
-from foliot.model.event import Listener, NewEvent
+from foliot.model.event import Listener
 from foliot.store.delivering import deliver, listener_rows, listeners_of
-from foliot.store.events import Delivered, event_rows
+from foliot.store.events import Delivered
 from foliot.store.flowing import to_json
 from foliot.store.postgres.audit import audit_steps
 from foliot.store.postgres.connection import Ask, Connections, Step, Values
@@ -25,16 +25,15 @@ class PostgresEvents:
         self._connections = connections
         self._clock = clock
 
-    async def emit(self, partition: int, events: Sequence[NewEvent]) -> None:
-        await self._converse(
-            partition, lambda talk: talk.ask("emit_events", rows=event_rows(events))
-        )
-
     async def deliver(self, partition: int, *, limit: int) -> Delivered:
         return await self._converse(partition, lambda talk: deliver(talk, limit=limit))
 
     async def listeners(self) -> list[Listener]:
-        return listeners_of(await self._connections.read(SQL["list_listeners"], {}))
+        return listeners_of(
+            await self._connections.read(
+                SQL["list_listeners"], {"now": self._clock.now_for_store()}
+            )
+        )
 
     async def listen(
         self,
@@ -43,10 +42,12 @@ class PostgresEvents:
         gone: Sequence[str] = (),
         record: Record | None = None,
     ) -> None:
-        hooks = sorted({*gone, *(one.hook for one in listeners)})
-        removed: Values = {"hooks": to_json(hooks)}
-        put: Values = {"rows": to_json(listener_rows(listeners))}
-        steps = [Step(SQL["remove_listeners"], removed), Step(SQL["put_listeners"], put)]
+        values: Values = {
+            "hooks": to_json(sorted({*gone, *(one.hook for one in listeners)})),
+            "rows": to_json(listener_rows(listeners)),
+            "now": self._clock.now_for_store(),
+        }
+        steps = [Step(SQL[name], values) for name in ("put_listeners", "remove_listeners")]
         if record is not None:
             steps += audit_steps(record(list(gone)), self._clock)
         await self._connections.transact(steps)

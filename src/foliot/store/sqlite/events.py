@@ -7,13 +7,13 @@ from sqlite3 import Connection
 from typing import Any, Final, TypeVar
 
 from foliot.clock import Clock
-from foliot.model.event import Listener, NewEvent
+from foliot.model.event import Listener
 from foliot.store.delivering import deliver, listener_rows, listeners_of
-from foliot.store.events import Delivered, event_rows
+from foliot.store.events import Delivered
 from foliot.store.guest import at_once
 from foliot.store.searching import Record
 from foliot.store.sqlite.audit import write_record
-from foliot.store.sqlite.batches import execute, load_parts, to_json
+from foliot.store.sqlite.batches import Rows, execute, load_parts, to_json
 from foliot.store.sqlite.connection import Connections
 from foliot.store.sqlite.times import store_now
 from foliot.store.sqlite.workflows import SqliteTalk
@@ -27,17 +27,14 @@ class SqliteEvents:
         self._connections = connections
         self._clock = clock
 
-    async def emit(self, partition: int, events: Sequence[NewEvent]) -> None:
-        await self._converse(
-            partition, lambda talk: talk.ask("emit_events", rows=event_rows(events))
-        )
-
     async def deliver(self, partition: int, *, limit: int) -> Delivered:
         return await self._converse(partition, lambda talk: deliver(talk, limit=limit))
 
     async def listeners(self) -> list[Listener]:
-        found = await self._connections.read(lambda c: execute(c, SQL["list_listeners"], {}))
-        return listeners_of(found)
+        def read(connection: Connection) -> Rows:
+            return execute(connection, SQL["list_listeners"], {"now": store_now(self._clock)})
+
+        return listeners_of(await self._connections.read(read))
 
     async def listen(
         self,
@@ -50,9 +47,10 @@ class SqliteEvents:
         rows = to_json(listener_rows(listeners))
 
         def run(connection: Connection) -> None:
-            execute(connection, SQL["remove_listeners"], {"hooks": hooks})
-            execute(connection, SQL["put_listeners"], {"rows": rows})
-            write_record(connection, record, list(gone), now=store_now(self._clock))
+            now = store_now(self._clock)
+            execute(connection, SQL["put_listeners"], {"rows": rows, "now": now})
+            execute(connection, SQL["remove_listeners"], {"rows": rows, "hooks": hooks})
+            write_record(connection, record, list(gone), now=now)
 
         await self._connections.transact(run)
 

@@ -6,9 +6,10 @@
 
 -- name: emit_events
 -- Rows of [event, home, subject, number, namespace, kind, queue, data]. Only what somebody listens to.
+-- The time is that of the statement, which comes after the lock on what changes: whoever had that first is told of first.
 INSERT INTO foliot.outbox (partition, at, number, home, event, subject, namespace, kind, queue, data)
-SELECT :partition::smallint, coalesce(:now, now()), (n ->> 3)::bigint, (n ->> 1)::uuid, n ->> 0, n ->> 2, n ->> 4,
-       n ->> 5, n ->> 6, n ->> 7
+SELECT :partition::smallint, coalesce(:now, statement_timestamp()), (n ->> 3)::bigint, (n ->> 1)::uuid, n ->> 0,
+       n ->> 2, n ->> 4, n ->> 5, n ->> 6, n ->> 7
 FROM jsonb_array_elements(:rows::jsonb) n
 WHERE (SELECT 1 FROM foliot.listeners l
        WHERE l.event = n ->> 0 AND l.kind IN ('*', n ->> 5) AND l.queue IN ('*', n ->> 6) LIMIT 1) IS NOT NULL
@@ -26,15 +27,28 @@ RETURNING (extract(epoch FROM o.at) * 1000000)::bigint, o.number, o.home::text, 
           o.queue, o.data;
 
 -- name: list_listeners
-SELECT l.hook, l.event, l.kind, l.queue, l.origin, l.template FROM foliot.listeners l
-ORDER BY l.event, l.hook, l.kind, l.queue;
-
--- name: remove_listeners
-DELETE FROM foliot.listeners l
-WHERE l.hook = ANY (ARRAY(SELECT i FROM jsonb_array_elements_text(:hooks::jsonb) i));
+-- A time that is still to come says that the clock was set back: then it keeps nobody from hearing.
+SELECT l.hook, l.event, l.kind, l.queue, l.origin, l.template,
+       CASE WHEN l.since <= coalesce(:now, statement_timestamp()) THEN (extract(epoch FROM l.since) * 1000000)::bigint END
+FROM foliot.listeners l ORDER BY l.event, l.hook, l.kind, l.queue;
 
 -- name: put_listeners
--- Rows of [hook, event, kind, queue, origin, template].
-INSERT INTO foliot.listeners (hook, event, kind, queue, origin, template)
-SELECT n ->> 0, n ->> 1, n ->> 2, n ->> 3, n ->> 4, n ->> 5 FROM jsonb_array_elements(:rows::jsonb) n
+-- Rows of [hook, event, kind, queue, origin, template]. A hook that listens already keeps its time, whatever it chooses
+-- now. One that is new listens from now on: but an event bears the time at which its transaction began, so from the
+-- oldest that is still open, as far as this role may see.
+INSERT INTO foliot.listeners (hook, event, kind, queue, origin, template, since)
+SELECT n ->> 0, n ->> 1, n ->> 2, n ->> 3, n ->> 4, n ->> 5,
+       coalesce((SELECT min(l.since) FROM foliot.listeners l WHERE l.hook = n ->> 0),
+                least(coalesce(:now, now()),
+                      (SELECT min(a.xact_start) FROM pg_catalog.pg_stat_activity a
+                       WHERE a.datname = current_database() AND a.backend_type = 'client backend'
+                         AND :now::timestamptz IS NULL)))
+FROM jsonb_array_elements(:rows::jsonb) n ORDER BY 2, 1, 3, 4
 ON CONFLICT (event, hook, kind, queue) DO UPDATE SET origin = excluded.origin, template = excluded.template;
+
+-- name: remove_listeners
+-- Of these hooks what is not in the rows.
+DELETE FROM foliot.listeners l
+WHERE l.hook = ANY (ARRAY(SELECT i FROM jsonb_array_elements_text(:hooks::jsonb) i))
+  AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements(:rows::jsonb) n
+                  WHERE n ->> 0 = l.hook AND n ->> 1 = l.event AND n ->> 2 = l.kind AND n ->> 3 = l.queue);

@@ -24,17 +24,25 @@ WHERE rowid IN (SELECT o.rowid FROM foliot_outbox o
 RETURNING at, number, home, event, subject, namespace, kind, queue, data;
 
 -- name: list_listeners
-SELECT l.hook, l.event, l.kind, l.queue, l.origin, l.template FROM foliot_listeners l
-ORDER BY l.event, l.hook, l.kind, l.queue;
-
--- name: remove_listeners
-DELETE FROM foliot_listeners WHERE hook IN (SELECT value FROM json_each(:hooks));
+-- A time that is still to come says that the clock was set back: then it keeps nobody from hearing.
+SELECT l.hook, l.event, l.kind, l.queue, l.origin, l.template, CASE WHEN l.since <= :now THEN l.since END
+FROM foliot_listeners l ORDER BY l.event, l.hook, l.kind, l.queue;
 
 -- name: put_listeners
--- Rows of [hook, event, kind, queue, origin, template].
-INSERT INTO foliot_listeners (hook, event, kind, queue, origin, template)
+-- Rows of [hook, event, kind, queue, origin, template]. A hook that listens already keeps its time, whatever it chooses
+-- now. One that is new listens from now on.
+INSERT INTO foliot_listeners (hook, event, kind, queue, origin, template, since)
 SELECT json_extract(n.value, '$[0]'), json_extract(n.value, '$[1]'), json_extract(n.value, '$[2]'),
-       json_extract(n.value, '$[3]'), json_extract(n.value, '$[4]'), json_extract(n.value, '$[5]')
+       json_extract(n.value, '$[3]'), json_extract(n.value, '$[4]'), json_extract(n.value, '$[5]'),
+       coalesce((SELECT min(l.since) FROM foliot_listeners l WHERE l.hook = json_extract(n.value, '$[0]')), :now)
 FROM json_each(:rows) n
 WHERE true
 ON CONFLICT (event, hook, kind, queue) DO UPDATE SET origin = excluded.origin, template = excluded.template;
+
+-- name: remove_listeners
+-- Of these hooks what is not in the rows.
+DELETE FROM foliot_listeners
+WHERE hook IN (SELECT value FROM json_each(:hooks))
+  AND NOT EXISTS (SELECT 1 FROM json_each(:rows) n
+                  WHERE json_extract(n.value, '$[0]') = hook AND json_extract(n.value, '$[1]') = event
+                    AND json_extract(n.value, '$[2]') = kind AND json_extract(n.value, '$[3]') = queue);

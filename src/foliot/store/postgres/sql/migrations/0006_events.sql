@@ -7,6 +7,7 @@ CREATE TABLE foliot.listeners (
     kind     text NOT NULL,                           -- only what happens to jobs of this one; *: of any
     queue    text NOT NULL,                           -- the same
     template text NOT NULL,                           -- JSON: that job, without its id and payload
+    since    timestamptz NOT NULL,                    -- what happened before is not for this hook
     PRIMARY KEY (event, hook, kind, queue)
 );
 

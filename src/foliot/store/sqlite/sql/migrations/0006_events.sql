@@ -7,6 +7,7 @@ CREATE TABLE foliot_listeners (
     kind     TEXT NOT NULL,                           -- only what happens to jobs of this one; *: of any
     queue    TEXT NOT NULL,                           -- the same
     template TEXT NOT NULL,                           -- JSON: that job, without its id and payload
+    since    INTEGER NOT NULL,                        -- what happened before is not for this hook
     PRIMARY KEY (event, hook, kind, queue)
 ) WITHOUT ROWID;
 
