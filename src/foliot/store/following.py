@@ -23,7 +23,7 @@ class Moved(Exception):
 async def follow(talk: Talk, child: NewStep, workflow: NewWorkflow) -> tuple[JobId, Advance]:
     """See Workflows.follow. Whose workflow the parents are in is known only when their rows are locked, and its lock
     comes first: so look, lock the workflow, lock the parents, and look whether it is still so (Moved)."""
-    homes = await _homes(talk, [*child.parents, child.job.id])
+    homes, _ = await _homes(talk, [*child.parents, child.job.id])
     if (sent := homes.pop(child.job.id, None)) is not None:
         return sent, Advance()  # before: the answer was lost
     running = [one for one in (await lock(talk, homes.values())).values() if one.state == "running"]
@@ -32,11 +32,12 @@ async def follow(talk: Talk, child: NewStep, workflow: NewWorkflow) -> tuple[Job
     flow = running[0] if running else None
     if flow is not None:
         await flush(talk, flow.id)
+    child, homes = await _with_elements(talk, child, homes)
     named = to_json(sorted(child.parents))
     live = {JobId(row[0]): row for row in await talk.ask("lock_parents", ids=named)}
     found = {JobId(row[0]): row for row in await talk.ask("find_parents", ids=named)}
     ended = {id: JobState(row[1]) for id, row in found.items() if id not in live}
-    if await _homes(talk, child.parents) != homes:
+    if (await _homes(talk, child.parents))[0] != homes:
         raise Moved
     for parent in child.parents:
         if parent not in live and parent not in ended:
@@ -64,9 +65,25 @@ async def follow(talk: Talk, child: NewStep, workflow: NewWorkflow) -> tuple[Job
     return home, progress.advance
 
 
-async def _homes(talk: Talk, ids: Sequence[JobId]) -> dict[JobId, JobId]:
+async def _homes(talk: Talk, ids: Sequence[JobId]) -> tuple[dict[JobId, JobId], dict[JobId, JobId]]:
+    """Of those that are or were steps, their workflows; and the same of the maps among them."""
     found = await talk.ask("find_homes", ids=to_json(sorted(ids)))
-    return {JobId(job): JobId(flow) for job, flow in found}
+    homes = {JobId(job): JobId(flow) for job, flow, _ in found}
+    return homes, {JobId(job): JobId(flow) for job, flow, is_map in found if is_map}
+
+
+async def _with_elements(
+    talk: Talk, child: NewStep, homes: dict[JobId, JobId]
+) -> tuple[NewStep, dict[JobId, JobId]]:
+    """What follows a map waits for its elements as well: those that it makes later find the child themselves."""
+    _, maps = await _homes(talk, child.parents)
+    if not maps:
+        return child, homes
+    flows, named = sorted({*maps.values()}), sorted(maps)
+    found = await talk.ask("find_elements", flows=to_json(flows), ids=to_json(named))
+    elements = {JobId(row[0]): maps[JobId(row[1])] for row in found}
+    parents = tuple(dict.fromkeys((*child.parents, *elements)))
+    return msgspec.structs.replace(child, parents=parents), {**homes, **elements}
 
 
 async def _make_chain(talk: Talk, workflow: NewWorkflow) -> JobId:

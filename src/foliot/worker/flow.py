@@ -16,7 +16,7 @@ from foliot.model.workflow import AddedStep, NewStep, Rule, Step
 from foliot.shown import did_you_mean
 from foliot.store.port import Store
 from foliot.worker.transaction import Desk, Submittable
-from foliot.workflow_check import check_step_name, check_step_options
+from foliot.workflow_check import check_parents, check_step_name, check_step_options
 from foliot.workflow_commands import add_steps
 from foliot.workflow_map import as_step
 from foliot.workflow_refs import find_refs, has_refs, index_of
@@ -92,6 +92,7 @@ class CurrentFlow:
         if name is not None:
             check_step_name(name)
         refs = find_refs(msgspec.json.decode(call.payload)) if has_refs(call.payload) else []
+        check_parents(wanted, [self._job.id] if above is None else [*above, *refs])
         desk = self._reach()
 
         async def add(store: Store) -> AddedStep:

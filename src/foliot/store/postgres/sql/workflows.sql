@@ -17,10 +17,18 @@ WHERE j.partition = :partition AND j.workflow IS NOT NULL
   AND j.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i));
 
 -- name: find_homes
--- The workflows that these jobs are or were steps of.
-SELECT s.job::text, s.workflow::text FROM foliot.steps s
+-- The workflows that these jobs are or were steps of, and which of them are maps.
+SELECT s.job::text, s.workflow::text, s.template::jsonb ->> 'kind' = 'foliot.map' FROM foliot.steps s
 WHERE s.partition = :partition
   AND s.job = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i));
+
+-- name: find_elements
+-- Of these maps, in the order of their numbers.
+SELECT s.job::text, s.mapped::text FROM foliot.steps s
+WHERE s.partition = :partition
+  AND s.workflow = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:flows::jsonb) i))
+  AND s.mapped = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
+ORDER BY s.mapped, s.number;
 
 -- name: insert_workflow
 INSERT INTO foliot.workflows (partition, id, total, remaining, chain, deadline, state, policy, namespace, name,

@@ -19,9 +19,17 @@ SELECT j.id, j.workflow FROM json_each(:ids) i CROSS JOIN foliot_jobs j
 WHERE j.partition = :partition AND j.id = i.value AND j.workflow IS NOT NULL;
 
 -- name: find_homes
--- The workflows that these jobs are or were steps of.
-SELECT s.job, s.workflow FROM json_each(:ids) i CROSS JOIN foliot_steps s
+-- The workflows that these jobs are or were steps of, and which of them are maps.
+SELECT s.job, s.workflow, json_extract(s.template, '$.kind') = 'foliot.map'
+FROM json_each(:ids) i CROSS JOIN foliot_steps s
 WHERE s.partition = :partition AND s.job = i.value;
+
+-- name: find_elements
+-- Of these maps, in the order of their numbers.
+SELECT s.job, s.mapped FROM json_each(:flows) f CROSS JOIN foliot_steps s INDEXED BY foliot_steps_name
+WHERE s.partition = :partition AND s.workflow = f.value
+  AND s.mapped IN (SELECT value FROM json_each(:ids))
+ORDER BY s.mapped, s.number;
 
 -- name: insert_workflow
 INSERT INTO foliot_workflows (partition, id, total, remaining, chain, deadline, state, policy, namespace, name,
