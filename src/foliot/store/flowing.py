@@ -23,12 +23,14 @@ from foliot.model.workflow import (
     Advance,
     Counts,
     Rule,
+    counts_as,
     decide,
     is_spared,
 )
 
 Rows = list[tuple[Any, ...]]
 
+_MAPPED: Final = "mapped"  # how a map has ended that is done: its elements have not
 _LEVELS: Final = 50  # in one transaction; a longer chain of skips is carried on in the next
 encode_template: Final = msgspec.json.Encoder().encode
 _decode_template: Final = msgspec.json.Decoder(NewJob).decode
@@ -60,6 +62,7 @@ class Locked(msgspec.Struct, frozen=True):
     paused: bool
     total: int
     failures: int  # that count
+    edges: int
 
     @property
     def running(self) -> bool:
@@ -127,9 +130,11 @@ async def tell(talk: Talk, flows: Sequence[str], progress: Progress) -> None:
             return
         standing = await _settle(talk, told, progress)
         ended: dict[str, list[str]] = {}  # child -> states of parents
-        for _, _, state, children in told:
-            for child in decode_ids(children) if children != "[]" else ():
-                ended.setdefault(child, []).append(state)
+        for _, _, state, *below, is_map in told:
+            how = _MAPPED if is_map and state == JobState.SUCCEEDED else state
+            for children in below:
+                for child in decode_ids(children) if children != "[]" else ():
+                    ended.setdefault(child, []).append(how)
         if ended:
             await _decide(talk, ended, standing, progress)
     progress.more.update(JobId(flow) for flow in flows)
@@ -154,7 +159,7 @@ async def _settle(talk: Talk, told: Rows, progress: Progress) -> dict[str, _Stan
     """Count the ends of steps in their workflows; one whose last step this was has ended."""
     steps: Counter[str] = Counter()
     failed: Counter[str] = Counter()
-    for workflow, _, state, _ in told:
+    for workflow, _, state, *_ in told:
         steps[workflow] += 1
         failed[workflow] += state in FAILED
     rows = [(flow, number, failed[flow]) for flow, number in sorted(steps.items())]
@@ -185,11 +190,16 @@ async def _decide(
     found = await talk.ask("read_steps", ids=to_json(sorted(ended)))
     counted, begun, skipped = [], [], []
     for job, flow, rule, map_rule, parents, pending, succeeded, failed, signal, template in found:
-        states = ended[job]
+        states = [
+            counts_as(JobState.SUCCEEDED, Rule(rule), is_map=True)
+            if state == _MAPPED
+            else JobState(state)
+            for state in ended[job]
+        ]
         counts = Counts(
             parents,
             pending - len(states),
-            succeeded + states.count("succeeded"),
+            succeeded + states.count(JobState.SUCCEEDED),
             failed + sum(state in FAILED for state in states),
         )
         stands = standing[flow]

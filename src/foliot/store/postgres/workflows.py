@@ -11,7 +11,7 @@ from foliot.config import LimitSettings
 from foliot.ids import JobId, SessionId, partition_of
 from foliot.model.job import ClaimedJob, NewJob, Parent
 from foliot.model.workflow import AddedStep, Advance, NewStep, NewWorkflow, Step, Workflow
-from foliot.store import flowing, following, growing, rows, steering
+from foliot.store import adding, flowing, following, growing, rows, steering
 from foliot.store.postgres.arrays import words
 from foliot.store.postgres.audit import audit_steps
 from foliot.store.postgres.connection import Ask, Rows, Transacting, Values
@@ -70,17 +70,20 @@ class PostgresWorkflows:
         by: tuple[SessionId, JobId, int] | None = None,
         limits: LimitSettings | None = None,
     ) -> tuple[list[AddedStep], Advance]:
-        return await self._converse(
-            partition, lambda talk: growing.add(talk, id, steps, by, limits)
-        )
+        return await self._converse(partition, lambda talk: adding.add(talk, id, steps, by, limits))
 
     async def follow(
-        self, partition: int, child: NewStep, workflow: NewWorkflow
+        self,
+        partition: int,
+        child: NewStep,
+        workflow: NewWorkflow,
+        *,
+        limits: LimitSettings | None = None,
     ) -> tuple[JobId, Advance]:
         while True:
             try:
                 return await self._converse(
-                    partition, lambda talk: following.follow(talk, child, workflow)
+                    partition, lambda talk: following.follow(talk, child, workflow, limits)
                 )
             except following.Moved:
                 continue
@@ -137,6 +140,12 @@ class PostgresWorkflows:
     async def steps(self, id: JobId) -> list[Step]:
         found = await self._read("list_steps", partition_of(id, self._partitions), id=id)
         return [rows.step(row, rows.as_is) for row in found]
+
+    async def named(self, id: JobId, names: Sequence[str]) -> dict[str, JobId]:
+        asked = {"ids": "[]", "names": flowing.to_json(list(names))}
+        partition = partition_of(id, self._partitions)
+        found = await self._read("find_steps", partition, id=id, **asked)
+        return {row[1]: JobId(row[0]) for row in found}
 
     async def steps_around(self, job: JobId) -> list[Step]:
         partition = partition_of(job, self._partitions)

@@ -11,7 +11,7 @@ from foliot.config import LimitSettings
 from foliot.ids import JobId, SessionId, partition_of
 from foliot.model.job import ClaimedJob, NewJob, Parent
 from foliot.model.workflow import AddedStep, Advance, NewStep, NewWorkflow, Step, Workflow
-from foliot.store import following, growing, rows, steering
+from foliot.store import adding, following, growing, rows, steering
 from foliot.store.guest import at_once
 from foliot.store.searching import Record
 from foliot.store.sqlite.audit import write_record
@@ -60,14 +60,19 @@ class SqliteWorkflows:
         by: tuple[SessionId, JobId, int] | None = None,
         limits: LimitSettings | None = None,
     ) -> tuple[list[AddedStep], Advance]:
-        return await self._converse(
-            partition, lambda talk: growing.add(talk, id, steps, by, limits)
-        )
+        return await self._converse(partition, lambda talk: adding.add(talk, id, steps, by, limits))
 
     async def follow(
-        self, partition: int, child: NewStep, workflow: NewWorkflow
+        self,
+        partition: int,
+        child: NewStep,
+        workflow: NewWorkflow,
+        *,
+        limits: LimitSettings | None = None,
     ) -> tuple[JobId, Advance]:
-        return await self._converse(partition, lambda talk: following.follow(talk, child, workflow))
+        return await self._converse(
+            partition, lambda talk: following.follow(talk, child, workflow, limits)
+        )
 
     async def advance(self, partition: int, ids: Sequence[JobId]) -> Advance:
         return await self._converse(partition, lambda talk: steering.advance(talk, ids))
@@ -121,6 +126,12 @@ class SqliteWorkflows:
     async def steps(self, id: JobId) -> list[Step]:
         found = await self._read("list_steps", partition_of(id, self._partitions), id=id)
         return [rows.step(row, from_microseconds) for row in found]
+
+    async def named(self, id: JobId, names: Sequence[str]) -> dict[str, JobId]:
+        asked = {"ids": "[]", "names": to_json(list(names))}
+        partition = partition_of(id, self._partitions)
+        found = await self._read("find_steps", partition, id=id, **asked)
+        return {row[1]: JobId(row[0]) for row in found}
 
     async def steps_around(self, job: JobId) -> list[Step]:
         partition = partition_of(job, self._partitions)
