@@ -220,8 +220,8 @@ async def follow(
     step = NewStep(name=child.id, job=child, rule=rule, parents=tuple(dict.fromkeys(after)))
     _check_homes(store, [step])
     # Nobody drew it as a whole, so the failure of one is no reason to stop the others.
-    named = {"name": "chain", "namespace": job.namespace}
-    chain = NewWorkflow(id=ids.job(slot), steps=(), policy="continue", chain=True, **named)
+    chain = NewWorkflow(id=ids.job(slot), name="chain", steps=(), policy="continue", chain=True)
+    chain = msgspec.structs.replace(chain, namespace=job.namespace)
     [partition] = partitions
     _, advance = await store.workflows.follow(partition, step, chain, limits=limits)
     store.wake(news_of(partition, [step]))

@@ -36,7 +36,7 @@ async def follow(
     return job.id, home
 
 
-def no_deeds(_: Sequence[JobId]) -> list[Deed]:
+def no_deeds(_: Sequence[str]) -> list[Deed]:
     return []
 
 
