@@ -60,6 +60,7 @@ class Locked(msgspec.Struct, frozen=True):
     cancel_requested: bool
     stopped: bool
     paused: bool
+    chain: bool
     total: int
     failures: int  # that count
     edges: int
@@ -106,12 +107,13 @@ async def lock(talk: Talk, ids: Iterable[str]) -> dict[JobId, Locked]:
     if not named:
         return {}
     found = await talk.ask("lock_workflows", ids=to_json(named))
-    return {
-        JobId(row[0]): Locked(
-            JobId(row[0]), row[1], row[2], bool(row[3]), bool(row[4]), bool(row[5]), *row[6:]
-        )
-        for row in found
-    }
+    return {JobId(row[0]): _locked(*row) for row in found}
+
+
+def _locked(id: str, state: str, policy: str, *told: Any) -> Locked:
+    cancelled, stopped, paused, *counts, chain = told
+    flags = (bool(cancelled), bool(stopped), bool(paused), bool(chain))
+    return Locked(JobId(id), state, policy, *flags, *counts)
 
 
 async def end(talk: Talk, flows: Sequence[str], ids: Sequence[str]) -> Advance:

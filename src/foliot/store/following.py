@@ -29,7 +29,7 @@ async def follow(
     homes, _ = await _homes(talk, [*child.parents, child.job.id])
     if (sent := homes.pop(child.job.id, None)) is not None:
         return sent, Advance()  # before: the answer was lost
-    flow = await _running(talk, child, homes)
+    flow, homes = await _running(talk, child, homes)
     child, homes, maps = await _with_elements(talk, child, homes)
     named = to_json(sorted(child.parents))
     live = {JobId(row[0]): row for row in await talk.ask("lock_parents", ids=named)}
@@ -63,18 +63,35 @@ async def follow(
     return home, progress.advance
 
 
-async def _running(talk: Talk, child: NewStep, homes: dict[JobId, JobId]) -> Locked | None:
-    """The workflow that the child joins: the one of its parents that has not ended. All of them are locked."""
+async def _running(
+    talk: Talk, child: NewStep, homes: dict[JobId, JobId]
+) -> tuple[Locked | None, dict[JobId, JobId]]:
+    """The workflow that the child joins: the one of its parents that has not ended. Several chains become one, so that
+    it makes no difference which of them has. All are locked. Also the homes, as they are then."""
+    for id, flow in (await lock(talk, homes.values())).items():
+        if flow.state == "running":
+            await flush(talk, id)  # which may be its end
     running = [one for one in (await lock(talk, homes.values())).values() if one.state == "running"]
+    if (cancelled := next((one for one in running if one.cancel_requested), None)) is not None:
+        raise NotRunning(cancelled.id, "being cancelled: submit it when it has ended")
     if len(running) > 1:
+        return await _merged(talk, child, running, homes)
+    return (running[0] if running else None), homes
+
+
+async def _merged(
+    talk: Talk, child: NewStep, running: Sequence[Locked], homes: dict[JobId, JobId]
+) -> tuple[Locked, dict[JobId, JobId]]:
+    if not all(flow.chain for flow in running) or len({flow.paused for flow in running}) > 1:
         raise _apart(child)
-    if not running:
-        return None
-    [flow] = running
-    if flow.cancel_requested:
-        raise NotRunning(flow.id, "being cancelled: submit it when it has ended")
-    await flush(talk, flow.id)
-    return flow
+    first, *others = sorted(running, key=lambda flow: flow.id)
+    total = first.total
+    for flow in others:
+        await talk.ask("merge_chains", id=first.id, other=flow.id, after=total)
+        total += flow.total
+    merged = {flow.id for flow in others}
+    homes = {job: first.id if home in merged else home for job, home in homes.items()}
+    return (await lock(talk, [first.id]))[first.id], homes
 
 
 def _check_parents(
@@ -179,6 +196,6 @@ def _apart(child: NewStep) -> InvalidValue:
     return InvalidValue(
         "after",
         list(child.parents),
-        "are jobs of different workflows or chains",
+        "are jobs of different workflows",
         hint="draw them as one: with app.workflow(…) as flow",
     )

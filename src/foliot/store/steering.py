@@ -9,7 +9,7 @@ import msgspec
 
 from foliot.errors import NotRunning
 from foliot.ids import JobId
-from foliot.model.job import JobState, NewJob
+from foliot.model.job import JobState, More, NewJob
 from foliot.model.workflow import (
     FAILED,
     MAP_KIND,
@@ -151,7 +151,7 @@ async def retry(talk: Talk, id: JobId, only: Sequence[JobId]) -> tuple[list[JobI
         counts, begun = graph.count(job), again[job] == "run"
         told = (counts.pending, counts.succeeded, counts.failed, begun, lives[job][1])
         rows.append((job, *told))
-        known = job_of(job, row[12], bytes(row[13]))
+        known = _at_home(job_of(job, row[12], bytes(row[13])), id)
         hold = hold_of(known, row[7], paused=flow.paused)
         jobs.append(as_inserted(known, waits=not begun, hold=hold))
         if begun and row[7] is not None:
@@ -167,6 +167,12 @@ async def retry(talk: Talk, id: JobId, only: Sequence[JobId]) -> tuple[list[JobI
     await hand_over(talk, waiting)
     await tell(talk, [id], progress)
     return [job.id for job in jobs], progress.advance
+
+
+def _at_home(job: NewJob, id: JobId) -> NewJob:
+    """Its workflow may have become part of this one since it was submitted."""
+    more = msgspec.structs.replace(job.more or More(), workflow=id)
+    return msgspec.structs.replace(job, more=more)
 
 
 async def _live_again(

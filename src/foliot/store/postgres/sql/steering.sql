@@ -111,6 +111,43 @@ WHERE j.partition = :partition AND j.state || '' = 'held' AND j.hold || '' = 'pa
   AND j.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
 RETURNING j.lane, j.state;
 
+-- name: merge_chains
+-- Of two chains that run, the second becomes a part of the first, with whatever its steps are and were. Its row stays as
+-- that of one which has ended: what was kept for it is kept as long as it is.
+WITH moved AS (
+    UPDATE foliot.steps s SET workflow = :id::uuid, number = s.number + :after
+    WHERE s.partition = :partition AND s.workflow = :other::uuid
+    RETURNING s.job, s.state, s.finished_at
+), found AS MATERIALIZED (
+    SELECT j.id FROM foliot.jobs j
+    WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT m.job FROM moved m WHERE m.state IS NULL))
+    ORDER BY j.id FOR UPDATE
+), live AS (
+    UPDATE foliot.jobs j SET workflow = :id::uuid
+    WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT id FROM found)) AND j.workflow = :other::uuid
+), buried AS (
+    UPDATE foliot.dead d SET workflow = :id::uuid
+    WHERE d.partition = :partition AND d.workflow = :other::uuid
+      AND d.id = ANY (ARRAY(SELECT m.job FROM moved m WHERE m.state = 'dead'))
+), past AS (
+    UPDATE foliot.history h SET workflow = :id::uuid
+    FROM moved m
+    WHERE h.partition = :partition AND h.id = m.job AND h.finished_at = m.finished_at AND h.workflow = :other::uuid
+), other AS (
+    SELECT * FROM foliot.workflows o WHERE o.partition = :partition AND o.id = :other::uuid
+), ended AS (
+    UPDATE foliot.workflows w
+    SET state = 'succeeded', finished_at = coalesce(:now, now()), total = 0, remaining = 0, failed = 0, forgiven = 0,
+        edges = 0
+    WHERE w.partition = :partition AND w.id = :other::uuid
+)
+UPDATE foliot.workflows w
+SET total = w.total + o.total, remaining = w.remaining + o.remaining, failed = w.failed + o.failed,
+    forgiven = w.forgiven + o.forgiven, edges = w.edges + o.edges,
+    followed_by = (w.followed_by::jsonb || o.followed_by::jsonb)::text
+FROM other o
+WHERE w.partition = :partition AND w.id = :id::uuid;
+
 -- name: remove_ended_jobs
 -- Before they are tried again, under the same ids.
 WITH buried AS (

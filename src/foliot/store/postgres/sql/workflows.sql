@@ -5,7 +5,7 @@
 -- name: lock_workflows
 -- Before everything else. Of a locked row the newest version is read, so it may be read here.
 SELECT w.id::text, w.state, w.policy, w.cancel_requested, w.stopped, w.paused_at IS NOT NULL, w.total,
-       w.failed - w.forgiven, w.edges
+       w.failed - w.forgiven, w.edges, w.chain
 FROM foliot.workflows w
 WHERE w.partition = :partition AND w.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
 ORDER BY w.id FOR UPDATE;

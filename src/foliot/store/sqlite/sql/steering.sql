@@ -106,6 +106,36 @@ WHERE rowid IN (SELECT j.rowid FROM json_each(:ids) i CROSS JOIN foliot_jobs j
                   AND j.state || '' = 'held' AND j.hold || '' = 'paused')
 RETURNING lane, state;
 
+-- name: merge_chains
+-- Of two chains that run, the second becomes a part of the first, with whatever its steps are and were. Its row stays as
+-- that of one which has ended: what was kept for it is kept as long as it is.
+UPDATE foliot_jobs SET workflow = :id
+WHERE rowid IN (SELECT j.rowid FROM foliot_steps s INDEXED BY foliot_steps_name CROSS JOIN foliot_jobs j
+                WHERE s.partition = :partition AND s.workflow = :other AND s.state IS NULL
+                  AND j.partition = :partition AND j.id = s.job AND j.workflow = :other);
+UPDATE foliot_dead SET workflow = :id
+WHERE rowid IN (SELECT d.rowid FROM foliot_steps s INDEXED BY foliot_steps_name CROSS JOIN foliot_dead d
+                WHERE s.partition = :partition AND s.workflow = :other AND s.state = 'dead'
+                  AND d.partition = :partition AND d.id = s.job AND d.workflow = :other);
+UPDATE foliot_history SET workflow = :id
+WHERE rowid IN (SELECT h.rowid FROM foliot_steps s INDEXED BY foliot_steps_name CROSS JOIN foliot_history h
+                WHERE s.partition = :partition AND s.workflow = :other AND s.state IS NOT NULL
+                  AND h.partition = :partition AND h.id = s.job AND h.workflow = :other);
+UPDATE foliot_steps SET workflow = :id, number = number + :after
+WHERE partition = :partition AND workflow = :other;
+UPDATE foliot_workflows
+SET total = foliot_workflows.total + o.total, remaining = foliot_workflows.remaining + o.remaining,
+    failed = foliot_workflows.failed + o.failed, forgiven = foliot_workflows.forgiven + o.forgiven,
+    edges = foliot_workflows.edges + o.edges,
+    followed_by = (SELECT json_group_array(f.value) FROM (
+        SELECT value FROM json_each(foliot_workflows.followed_by) UNION ALL SELECT value FROM json_each(o.followed_by)) f)
+FROM foliot_workflows o
+WHERE foliot_workflows.partition = :partition AND foliot_workflows.id = :id
+  AND o.partition = :partition AND o.id = :other;
+UPDATE foliot_workflows
+SET state = 'succeeded', finished_at = :now, total = 0, remaining = 0, failed = 0, forgiven = 0, edges = 0
+WHERE partition = :partition AND id = :other;
+
 -- name: remove_ended_jobs
 -- Before they are tried again, under the same ids.
 DELETE FROM foliot_dead WHERE partition = :partition AND id IN (SELECT value FROM json_each(:ids));

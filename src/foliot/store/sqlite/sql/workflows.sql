@@ -8,7 +8,7 @@ SELECT 1 FROM foliot_workflows w WHERE w.partition = :partition AND w.state = 'r
 
 -- name: lock_workflows
 SELECT w.id, w.state, w.policy, w.cancel_requested, w.stopped, w.paused_at IS NOT NULL, w.total,
-       w.failed - w.forgiven, w.edges
+       w.failed - w.forgiven, w.edges, w.chain
 FROM json_each(:ids) i CROSS JOIN foliot_workflows w
 WHERE w.partition = :partition AND w.id = i.value
 ORDER BY w.id;
