@@ -164,6 +164,14 @@ def _check_step(step: StepDraft, depth: int, limits: LimitSettings) -> None:
         check_graph(step.inner, limits=limits, depth=depth + 1)
 
 
+def check_parents(rule: Rule, parents: Sequence[object]) -> None:
+    """Without any, one of these would never run, or for no reason."""
+    if not parents and rule in _NEEDS_PARENTS:
+        raise InvalidValue(
+            "rule", rule.value, "needs parents, and this step has none", example='after=["a"]'
+        )
+
+
 def check_inner(draft: Draft) -> None:
     """Of a workflow that a job stands for: which run it is follows from that job."""
     if draft.key is not None:
@@ -224,10 +232,7 @@ def _parents(step: StepDraft, steps: Mapping[str, StepDraft]) -> tuple[str, ...]
             raise _unknown("reference", name, steps)
         _check_kept(name, steps[name])
     parents = tuple(dict.fromkeys((*step.after, *refs)))
-    if not parents and step.rule in _NEEDS_PARENTS:
-        raise InvalidValue(
-            "rule", step.rule.value, "needs parents, and this step has none", example='after=["a"]'
-        )
+    check_parents(step.rule, parents)
     return parents
 
 

@@ -198,7 +198,13 @@ async def add_steps(
 
 
 async def follow(
-    store: Store, job: NewJob, after: Sequence[JobId], *, rule: Rule, ids: Ids
+    store: Store,
+    job: NewJob,
+    after: Sequence[JobId],
+    *,
+    rule: Rule,
+    ids: Ids,
+    limits: LimitSettings,
 ) -> JobId:
     """Submit a job that waits for others: `options(after=[…])`. Its id is made here, for it lives where they do."""
     partitions = {partition_of(id, store.partitions) for id in after}
@@ -214,16 +220,10 @@ async def follow(
     step = NewStep(name=child.id, job=child, rule=rule, parents=tuple(dict.fromkeys(after)))
     _check_homes(store, [step])
     # Nobody drew it as a whole, so the failure of one is no reason to stop the others.
-    chain = NewWorkflow(
-        id=ids.job(slot),
-        name="chain",
-        steps=(),
-        namespace=job.namespace,
-        policy="continue",
-        chain=True,
-    )
+    chain = NewWorkflow(id=ids.job(slot), name="chain", steps=(), policy="continue", chain=True)
+    chain = msgspec.structs.replace(chain, namespace=job.namespace)
     [partition] = partitions
-    _, advance = await store.workflows.follow(partition, step, chain)
+    _, advance = await store.workflows.follow(partition, step, chain, limits=limits)
     store.wake(news_of(partition, [step]))
     await carry_on(store, partition, advance)
     return child.id

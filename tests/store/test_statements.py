@@ -28,6 +28,7 @@ FILES = [
     "fire.sql",
     "runs.sql",
     "workflows.sql",
+    "steering.sql",
     "limits.sql",
     "events.sql",
     "rollups.sql",
@@ -94,7 +95,7 @@ def every_statement(package: str) -> Iterator[tuple[str, str]]:
 def adapter_source(package: str) -> str:
     """What both stores say in the same words is written once, beside them."""
     folder = Path(str(files(package)))
-    shared = ("flowing", "growing", "following", "steering", "delivering")
+    shared = ("flowing", "growing", "adding", "following", "steering", "conversing", "delivering")
     both = [folder.parent / f"{name}.py" for name in shared]
     return "\n".join(path.read_text("utf-8") for path in (*folder.glob("*.py"), *both))
 

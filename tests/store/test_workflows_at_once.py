@@ -179,7 +179,7 @@ async def decide_and_then_count(
     """Level by level as well, but what a workflow's row would keep others from is over when that is written."""
     while told := await talk.ask("take_untold_steps", ids=flowing.to_json(list(flows))):
         ended: dict[str, list[str]] = {}
-        for _, _, state, children in told:
+        for _, _, state, children, *_ in told:
             for child in flowing.decode_ids(children):
                 ended.setdefault(child, []).append(state)
         standing = {flow: flowing._Standing(False, False, False) for flow in flows}

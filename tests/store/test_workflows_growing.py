@@ -12,7 +12,7 @@ from foliot.errors import InvalidValue, NotRunning
 from foliot.ids import JobId
 from foliot.model.job import End
 from foliot.model.lane import lane_of
-from foliot.model.workflow import AddedStep, NewStep, Rule, WorkflowState
+from foliot.model.workflow import MAP_KIND, AddedStep, NewStep, Rule, WorkflowState
 from support.flows import Drawing, draw, ready
 from support.stores import World
 
@@ -128,7 +128,7 @@ async def test_a_step_that_is_added_after_a_map_waits_for_its_elements(
 ) -> None:
     """Whoever adds it has looked at the workflow when there were none."""
     flow = await draw(world)
-    await flow.submit(flow.step("each"), flow.step("other"))
+    await flow.submit(flow.step("each", kind=MAP_KIND), flow.step("other"))
     await flow.claim()
     total = flow.step("total", "each", added_by="other")
     elements = [

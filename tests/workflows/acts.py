@@ -129,9 +129,12 @@ class Acts:
         return Act(does, lambda model, answer, _: model.resume(answered=answer))
 
     def retry(self, only: Collection[str]) -> Act:
-        async def does() -> list[str]:
+        async def does() -> list[str] | None:
             ids = [self._flow.ids[name] for name in only]
-            living, _ = await self._flow.store.retry(self._partition, self._flow.id, only=ids)
+            try:
+                living, _ = await self._flow.store.retry(self._partition, self._flow.id, only=ids)
+            except NotRunning:
+                return None
             return [self._name(id) for id in living]
 
         return Act(does, lambda model, answer, _: model.retry(only, answer))

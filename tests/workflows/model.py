@@ -221,7 +221,11 @@ class Model:
             self._admit()
         self.reference.resume()
 
-    def retry(self, only: Collection[str], living: Collection[str]) -> None:
+    def retry(self, only: Collection[str], living: Collection[str] | None) -> None:
+        being_cancelled = self.reference.cancelled and self.reference.remaining > 0
+        assert (living is None) == being_cancelled, "refused while it is being cancelled"
+        if living is None:
+            return
         before = dict(self.reference.states)
         found = self.reference.retry(only)
         assert sorted(found) == sorted(living), f"{living} live again, not {found}"

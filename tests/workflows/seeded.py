@@ -10,7 +10,7 @@ import pytest
 
 from foliot.model.job import JobState
 from foliot.model.workflow import FAILED, Counts, Rule, Verdict, count, decide
-from foliot.store import flowing, growing, steering
+from foliot.store import adding, flowing, growing, steering
 from machine.bugs import Edit, edit
 from machine.seeded import NO_FENCE
 
@@ -103,7 +103,7 @@ def _add_as_if_nothing_had_ended(patch: pytest.MonkeyPatch) -> None:
 
 
 def _add_cycles(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(growing, "_check_cycle", lambda steps, known: None)
+    patch.setattr(adding, "_check_cycle", lambda steps, known: None)
 
 
 _BEGUN: Final = "begun = json_extract(c.n, '$[4]')"

@@ -316,7 +316,16 @@ class Foliot(Scheduling, Flowing, Breaking, Measuring, Definer):
                 ids += await commands.submit(store, [job], keep=self.settings.retention.keys)
             else:
                 rule = call.choices.rule or Rule.ALL_SUCCEEDED
-                ids.append(await follow(store, job, call.choices.after, rule=rule, ids=self.ids))
+                ids.append(
+                    await follow(
+                        store,
+                        job,
+                        call.choices.after,
+                        rule=rule,
+                        ids=self.ids,
+                        limits=self.settings.limits,
+                    )
+                )
         return ids
 
     async def _jobs(self, filter: str, limit: int) -> list[Job]:

@@ -76,6 +76,12 @@ def count(states: Iterable[JobState | None]) -> Counts:
     )
 
 
+def counts_as(state: JobState | None, rule: Rule, *, is_map: bool) -> JobState | None:
+    """The end of a parent. A map that is done has made its elements: where one success is enough, it is none."""
+    done = is_map and state is JobState.SUCCEEDED and rule is Rule.ANY_SUCCEEDED
+    return JobState.SKIPPED if done else state
+
+
 def decide(rule: Rule, counts: Counts, *, failing: bool = False) -> Verdict:
     """What becomes of a step that has not begun. `failing`: a step has failed, and the policy is fail_fast, which does
     not leave this one alone (is_spared)."""
@@ -117,9 +123,19 @@ class NewStep(msgspec.Struct, frozen=True, kw_only=True):
     signal: str | None = None  # it ends when this signal comes
     mapped: JobId | None = None  # the map step of which it is one element
     added_by: JobId | None = None  # the step that added it while it ran
-    # Not None: the name is chosen as it is added, of name, name-2, name-3 the first that nobody else has, and none of
-    # these, which the same attempt has given before.
+    # Not None: the name is chosen as it is added, of name, name-2, name-3 the first that nobody else has, from this
+    # number on, and none of these, which the same attempt has given before.
     besides: frozenset[str] | None = None
+    since: int = 1
+
+
+def numbered(name: str, number: int) -> str:
+    """Of several steps that would have this name."""
+    return name if number == 1 else f"{name}-{number}"
+
+
+def number_in(found: str, name: str) -> int:
+    return 1 if found == name else int(found[len(name) + 1 :])
 
 
 class AddedStep(msgspec.Struct, frozen=True):

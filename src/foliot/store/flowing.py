@@ -23,12 +23,14 @@ from foliot.model.workflow import (
     Advance,
     Counts,
     Rule,
+    counts_as,
     decide,
     is_spared,
 )
 
 Rows = list[tuple[Any, ...]]
 
+_MAPPED: Final = "mapped"  # how a map has ended that is done: its elements have not
 _LEVELS: Final = 50  # in one transaction; a longer chain of skips is carried on in the next
 encode_template: Final = msgspec.json.Encoder().encode
 _decode_template: Final = msgspec.json.Decoder(NewJob).decode
@@ -39,7 +41,7 @@ class Talk(Protocol):
     """A transaction of a store, on one partition."""
 
     async def ask(self, name: str, /, **values: object) -> Rows:
-        """One of the statements of workflows.sql or events.sql."""
+        """One of the statements of workflows.sql, steering.sql or events.sql."""
         ...
 
     async def insert(self, jobs: Sequence[NewJob]) -> None: ...
@@ -58,8 +60,10 @@ class Locked(msgspec.Struct, frozen=True):
     cancel_requested: bool
     stopped: bool
     paused: bool
+    chain: bool
     total: int
     failures: int  # that count
+    edges: int
 
     @property
     def running(self) -> bool:
@@ -103,12 +107,13 @@ async def lock(talk: Talk, ids: Iterable[str]) -> dict[JobId, Locked]:
     if not named:
         return {}
     found = await talk.ask("lock_workflows", ids=to_json(named))
-    return {
-        JobId(row[0]): Locked(
-            JobId(row[0]), row[1], row[2], bool(row[3]), bool(row[4]), bool(row[5]), *row[6:]
-        )
-        for row in found
-    }
+    return {JobId(row[0]): _locked(*row) for row in found}
+
+
+def _locked(id: str, state: str, policy: str, *told: Any) -> Locked:
+    cancelled, stopped, paused, *counts, chain = told
+    flags = (bool(cancelled), bool(stopped), bool(paused), bool(chain))
+    return Locked(JobId(id), state, policy, *flags, *counts)
 
 
 async def end(talk: Talk, flows: Sequence[str], ids: Sequence[str]) -> Advance:
@@ -127,9 +132,11 @@ async def tell(talk: Talk, flows: Sequence[str], progress: Progress) -> None:
             return
         standing = await _settle(talk, told, progress)
         ended: dict[str, list[str]] = {}  # child -> states of parents
-        for _, _, state, children in told:
-            for child in decode_ids(children) if children != "[]" else ():
-                ended.setdefault(child, []).append(state)
+        for _, _, state, *below, is_map in told:
+            how = _MAPPED if is_map and state == JobState.SUCCEEDED else state
+            for children in below:
+                for child in decode_ids(children) if children != "[]" else ():
+                    ended.setdefault(child, []).append(how)
         if ended:
             await _decide(talk, ended, standing, progress)
     progress.more.update(JobId(flow) for flow in flows)
@@ -154,7 +161,7 @@ async def _settle(talk: Talk, told: Rows, progress: Progress) -> dict[str, _Stan
     """Count the ends of steps in their workflows; one whose last step this was has ended."""
     steps: Counter[str] = Counter()
     failed: Counter[str] = Counter()
-    for workflow, _, state, _ in told:
+    for workflow, _, state, *_ in told:
         steps[workflow] += 1
         failed[workflow] += state in FAILED
     rows = [(flow, number, failed[flow]) for flow, number in sorted(steps.items())]
@@ -185,11 +192,16 @@ async def _decide(
     found = await talk.ask("read_steps", ids=to_json(sorted(ended)))
     counted, begun, skipped = [], [], []
     for job, flow, rule, map_rule, parents, pending, succeeded, failed, signal, template in found:
-        states = ended[job]
+        states = [
+            counts_as(JobState.SUCCEEDED, Rule(rule), is_map=True)
+            if state == _MAPPED
+            else JobState(state)
+            for state in ended[job]
+        ]
         counts = Counts(
             parents,
             pending - len(states),
-            succeeded + states.count("succeeded"),
+            succeeded + states.count(JobState.SUCCEEDED),
             failed + sum(state in FAILED for state in states),
         )
         stands = standing[flow]

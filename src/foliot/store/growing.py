@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping, Sequence
-from graphlib import CycleError, TopologicalSorter
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
-from foliot.config import LimitSettings
-from foliot.errors import InvalidValue, NotRunning
-from foliot.ids import JobId, SessionId
-from foliot.model.job import Extras, JobState, More, NewJob
+from foliot.ids import JobId
+from foliot.model.job import JobState, NewJob
 from foliot.model.workflow import (
-    AddedStep,
-    Advance,
     Counts,
     NewStep,
     NewWorkflow,
     Rule,
     Verdict,
     count,
+    counts_as,
     decide,
     is_spared,
 )
@@ -29,17 +24,15 @@ from foliot.store.batches import chunks
 from foliot.store.flowing import (
     Progress,
     Talk,
-    decode_ids,
-    flush,
     hand_over,
     hold_of,
-    lock,
     tell,
     template_of,
     to_json,
 )
 
 _BATCH: Final = 2_000  # rows in one statement
+_NAMES: Final = 10  # tried at once; then twice as many
 
 
 async def submit(talk: Talk, workflow: NewWorkflow) -> bool:
@@ -73,10 +66,9 @@ class Known(msgspec.Struct, frozen=True):
     begun: bool = True
     name: str = ""
     added_by: JobId | None = None
-    parents: tuple[JobId, ...] = ()
-    children: tuple[JobId, ...] = ()
     mapped: JobId | None = None
     rule: Rule = Rule.ALL_SUCCEEDED
+    is_map: bool = False
 
     @property
     def waits(self) -> bool:
@@ -93,6 +85,12 @@ class Place(msgspec.Struct, frozen=True):
     paused: bool = False
     past: frozenset[JobId] = frozenset()  # parents that need not know of their children
 
+    def state_of(self, parent: JobId, step: NewStep) -> JobState | None:
+        """How it has ended, to this step; one that is new has not."""
+        if (one := self.known.get(parent)) is None:
+            return None
+        return counts_as(one.state, step.rule, is_map=one.is_map)
+
     def spares(self, step: NewStep) -> bool:
         map_step = None if step.mapped is None else self.known.get(step.mapped)
         return is_spared(step.rule, None if map_step is None else map_step.rule)
@@ -101,14 +99,11 @@ class Place(msgspec.Struct, frozen=True):
 async def insert_steps(talk: Talk, place: Place, steps: Sequence[NewStep]) -> Progress:
     """Steps whose parents are among them, before them, or known."""
     progress = Progress()
-    family = _family(steps)
+    family = family_of(steps)
     rows, jobs, waiting, skipped = [], [], [], []
     for number, step in enumerate(steps, place.after):
         id = step.job.id
-        counts = count(
-            None if parent in family.own else place.known[parent].state
-            for parent in family.parents[id]
-        )
+        counts = count(place.state_of(parent, step) for parent in family.parents[id])
         failing = place.failing and not place.spares(step)
         verdict = decide(step.rule, counts, failing=failing)
         rows.append(_row(step, number, family, counts, verdict))
@@ -123,7 +118,10 @@ async def insert_steps(talk: Talk, place: Place, steps: Sequence[NewStep]) -> Pr
     await talk.insert(jobs)
     if linked := [link for link in family.links if link[0] not in place.past]:
         await talk.ask("link_steps", rows=to_json(linked))
-    await talk.ask("grow_workflow", workflow=place.workflow, number=len(steps), live=len(steps))
+    number = len(steps)
+    await talk.ask(
+        "grow_workflow", workflow=place.workflow, number=number, live=number, edges=family.edges
+    )
     if skipped:
         await talk.ask("skip_steps", ids=to_json(skipped), reason="parents")
     await hand_over(talk, waiting)
@@ -131,36 +129,55 @@ async def insert_steps(talk: Talk, place: Place, steps: Sequence[NewStep]) -> Pr
     return progress
 
 
-class _Family(msgspec.Struct, frozen=True):
+class Family(msgspec.Struct, frozen=True):
     """Who is whose parent: new steps among each other, and with those that were there before."""
 
     own: set[JobId]
     parents: dict[JobId, list[JobId]]
     children: dict[JobId, list[JobId]]
+    grown: dict[JobId, list[JobId]]  # children of those that have added them
 
     @property
-    def links(self) -> list[tuple[JobId, list[JobId], list[JobId], int]]:
+    def edges(self) -> int:
+        return sum(map(len, self.parents.values()))
+
+    @property
+    def links(self) -> list[tuple[JobId, list[JobId], list[JobId], int, list[JobId]]]:
         """What steps that were there before have to know of new ones."""
-        old = sorted(({*self.parents} | {*self.children}) - self.own)
+        old = sorted((self.parents.keys() | self.children.keys() | self.grown.keys()) - self.own)
+        none: list[JobId] = []
         return [
-            (id, above := self.parents.get(id, []), self.children.get(id, []), len(above))
+            (
+                id,
+                above := self.parents.get(id, none),
+                self.children.get(id, none),
+                len(above),
+                self.grown.get(id, none),
+            )
             for id in old
         ]
 
 
-def _family(steps: Sequence[NewStep]) -> _Family:
+def family_of(steps: Sequence[NewStep]) -> Family:
+    own = {step.job.id for step in steps}
     parents: dict[JobId, list[JobId]] = {step.job.id: [] for step in steps}
     children: dict[JobId, list[JobId]] = {}
-    pairs = [(parent, step.job.id) for step in steps for parent in step.parents]
-    pairs += [(step.job.id, child) for step in steps for child in step.into or ()]
-    for parent, child in pairs:
-        parents.setdefault(child, []).append(parent)
-        children.setdefault(parent, []).append(child)
-    return _Family({step.job.id for step in steps}, parents, children)
+    grown: dict[JobId, list[JobId]] = {}
+    for step in steps:
+        id = step.job.id
+        for parent in step.parents:
+            parents[id].append(parent)
+            # Apart from those that were there before: these have to wait for what it adds later, and are few.
+            added = parent == step.added_by and parent not in own
+            (grown if added else children).setdefault(parent, []).append(id)
+        for child in step.into or ():
+            parents.setdefault(child, []).append(id)
+            children.setdefault(id, []).append(child)
+    return Family(own, parents, children, grown)
 
 
 def _row(
-    step: NewStep, number: int, family: _Family, counts: Counts, verdict: Verdict
+    step: NewStep, number: int, family: Family, counts: Counts, verdict: Verdict
 ) -> tuple[object, ...]:
     """As insert_steps reads it."""
     id = step.job.id
@@ -183,6 +200,7 @@ def _row(
         step.job.payload.decode(),
         False,
         None,
+        len(family.parents[id]),
     )
 
 
@@ -199,169 +217,3 @@ def as_inserted(job: NewJob, *, waits: bool, hold: str | None) -> NewJob:
     if waits:
         more = msgspec.structs.replace(more, expires_in=None)
     return msgspec.structs.replace(job, more=more, delay=None if waits else job.delay)
-
-
-async def add(
-    talk: Talk,
-    id: JobId,
-    steps: Sequence[NewStep],
-    by: tuple[SessionId, JobId, int] | None,
-    limits: LimitSettings | None,
-) -> tuple[list[AddedStep], Advance]:
-    flow = (await lock(talk, [id])).get(id)
-    if flow is None or not flow.running:
-        state = "unknown" if flow is None else "being cancelled" if flow.cancel_requested else None
-        raise NotRunning(id, state or (flow.state if flow else "unknown"))
-    if by is not None and not await talk.ask(
-        "check_running", session=by[0], job=by[1], fence=by[2]
-    ):
-        raise NotRunning(id, "no longer changed by this attempt: it belongs to another")
-    await flush(talk, id)
-    known = {JobId(row[0]): _known(row) for row in await talk.ask("list_steps", id=id)}
-    names = {step.name: job for job, step in known.items()}
-    steps = [_named(step, names, known) for step in _placed(steps, known)]
-    own = {step.job.id for step in steps}
-    stands: dict[JobId, JobId] = {}
-    for step in steps:
-        _check_new(step, names, known, own, stands)
-    fresh = [_renamed(step, stands) for step in steps if step.job.id not in stands]
-    _check_cycle(fresh, known)
-    added = [AddedStep(step.name, stands.get(step.job.id, step.job.id)) for step in steps]
-    if not fresh:
-        return added, Advance()
-    if limits is not None:
-        _check_growth(fresh, known, limits)
-    place = Place(id, known, len(known), flow.failing, flow.paused)
-    progress = await insert_steps(talk, place, fresh)
-    return added, progress.advance
-
-
-def _known(row: tuple[Any, ...]) -> Known:
-    return Known(
-        state=None if row[15] is None else JobState(row[15]),
-        begun=bool(row[14]),
-        name=row[2],
-        added_by=row[9],
-        parents=decode_ids(row[5]),
-        children=decode_ids(row[6]),
-        mapped=row[8],
-        rule=Rule(row[3]),
-    )
-
-
-def _placed(steps: Sequence[NewStep], known: Mapping[JobId, Known]) -> list[NewStep]:
-    """With the elements of the maps that they come after, and before what waits for the step that adds them: as it is
-    under the lock. Who has looked before it may have seen less."""
-    elements: dict[JobId, list[JobId]] = {}
-    for id, one in known.items():
-        if one.mapped is not None:
-            elements.setdefault(one.mapped, []).append(id)
-    below = {by: _waiting_for(by, known) for by in {step.added_by for step in steps}}
-    found = []
-    for step in steps:
-        into, parents = step.into, step.parents
-        if into is None:
-            into = below[step.added_by]
-        if step.mapped is None and not elements.keys().isdisjoint(parents):
-            above = [one for id in parents for one in (id, *elements.get(id, ()))]
-            parents = tuple(dict.fromkeys(above))
-        found.append(msgspec.structs.replace(step, into=into, parents=parents))
-    return found
-
-
-def _waiting_for(id: JobId | None, known: Mapping[JobId, Known]) -> tuple[JobId, ...]:
-    """Of what a step has added itself nothing need wait for what it adds later."""
-    below = known[id].children if id is not None and id in known else ()
-    return tuple(child for child in below if known[child].waits and known[child].added_by != id)
-
-
-def _check_growth(
-    steps: Sequence[NewStep], known: Mapping[JobId, Known], limits: LimitSettings
-) -> None:
-    """Under the lock as well: many that add one each do not know of each other."""
-    edges = sum(len(step.parents) for step in known.values())
-    edges += sum(len(step.parents) + len(step.into or ()) for step in steps)
-    counted = {
-        "steps": (len(known) + len(steps), limits.steps),
-        "edges": (edges, limits.edges),
-    }
-    for what, (count_, most) in counted.items():
-        if count_ > most:
-            raise InvalidValue(what, problem=f"are {count_}, more than limits.{what}, {most}")
-
-
-def _named(step: NewStep, names: Mapping[str, JobId], known: Mapping[JobId, Known]) -> NewStep:
-    """Under the lock, so that no two choose the same. A name of a step that an earlier attempt of the same step has
-    added stands for that."""
-    if step.besides is None:
-        return step
-    for number in itertools.count(1):
-        name = step.name if number == 1 else f"{step.name}-{number}"
-        taken = names.get(name)
-        mine = taken is not None and known[taken].added_by == step.added_by
-        if name not in step.besides and (taken is None or mine):
-            break
-    if name == step.name:
-        return step
-    more = step.job.more or More()
-    extras = msgspec.structs.replace(more.extras or Extras(), step=name)
-    more = msgspec.structs.replace(more, extras=extras)
-    return msgspec.structs.replace(
-        step, name=name, job=msgspec.structs.replace(step.job, more=more)
-    )
-
-
-def _check_new(
-    step: NewStep,
-    names: dict[str, JobId],
-    known: dict[JobId, Known],
-    own: set[JobId],
-    stands: dict[JobId, JobId],
-) -> None:
-    if (taken := names.get(step.name)) is not None:
-        # An attempt that was lost after it had added its steps: the next one adds them again.
-        mine = taken in known and known[taken].added_by == step.added_by
-        if step.added_by is None or not mine:
-            raise InvalidValue(
-                "name", step.name, "is the name of another step", example=f'name="{step.name}-2"'
-            )
-        stands[step.job.id] = taken
-        return
-    names[step.name] = step.job.id
-    for parent in step.parents:
-        if parent not in known and parent not in own:
-            raise InvalidValue("after", parent, "is no step of this workflow")
-    for child in step.into or ():
-        if child not in known and child not in own:
-            raise InvalidValue("into", child, "is no step of this workflow")
-        if child in known and not known[child].waits:
-            raise InvalidValue(
-                "into", known[child].name, "has begun already: it cannot wait for another step"
-            )
-
-
-def _check_cycle(steps: Sequence[NewStep], known: dict[JobId, Known]) -> None:
-    """Steps that go before others may close one, and what is in it would wait forever."""
-    if not any(step.into for step in steps):
-        return
-    names = {id: step.name for id, step in known.items()} | {s.job.id: s.name for s in steps}
-    graph = {id: list(step.parents) for id, step in known.items()}
-    for id, above in _family(steps).parents.items():
-        graph.setdefault(id, []).extend(above)
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as error:
-        cycle = " → ".join(names[id] for id in error.args[1])
-        raise InvalidValue(
-            "into", problem=f"would make steps wait for themselves: {cycle}"
-        ) from None
-
-
-def _renamed(step: NewStep, stands: dict[JobId, JobId]) -> NewStep:
-    if not stands:
-        return step
-    return msgspec.structs.replace(
-        step,
-        parents=tuple(stands.get(id, id) for id in step.parents),
-        into=tuple(stands.get(id, id) for id in step.into or ()),
-    )

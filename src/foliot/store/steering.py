@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from graphlib import TopologicalSorter
 
 import msgspec
 
+from foliot.errors import NotRunning
 from foliot.ids import JobId
-from foliot.model.job import JobState, NewJob
+from foliot.model.job import JobState, More, NewJob
 from foliot.model.workflow import (
     FAILED,
+    MAP_KIND,
     Advance,
     Counts,
     Rule,
     Verdict,
     count,
+    counts_as,
     decide,
     is_spared,
 )
@@ -128,6 +131,9 @@ async def retry(talk: Talk, id: JobId, only: Sequence[JobId]) -> tuple[list[JobI
     flow = (await lock(talk, [id])).get(id)
     if flow is None:
         return [], Advance()
+    if flow.state == "running" and flow.cancel_requested:
+        # What runs was asked to end, and would do so in the middle of what is tried again.
+        raise NotRunning(id, "being cancelled: retry it when it has ended")
     await flush(talk, id)
     graph = await _read(talk, id)
     failed = graph.failed & {*only} if only else graph.failed
@@ -135,6 +141,7 @@ async def retry(talk: Talk, id: JobId, only: Sequence[JobId]) -> tuple[list[JobI
         return [], Advance()
     failing = flow.policy == "fail_fast" and bool(graph.failed - failed)
     again = graph.decide_anew(failed, failing=failing)
+    lives = {JobId(row[0]): (row[18], row[19] + 1) for row in graph.rows}
     graph.states.update(dict.fromkeys(again))  # their ends are still to be told
     rows, jobs, waiting = [], [], []
     for row in graph.rows:
@@ -142,13 +149,14 @@ async def retry(talk: Talk, id: JobId, only: Sequence[JobId]) -> tuple[list[JobI
         if job not in again:
             continue
         counts, begun = graph.count(job), again[job] == "run"
-        rows.append((job, counts.pending, counts.succeeded, counts.failed, begun))
-        known = job_of(job, row[12], bytes(row[13]))
+        told = (counts.pending, counts.succeeded, counts.failed, begun, lives[job][1])
+        rows.append((job, *told))
+        known = _at_home(job_of(job, row[12], bytes(row[13])), id)
         hold = hold_of(known, row[7], paused=flow.paused)
         jobs.append(as_inserted(known, waits=not begun, hold=hold))
         if begun and row[7] is not None:
             waiting.append((job, id, row[7]))
-    await _live_again(talk, jobs)
+    await _live_again(talk, jobs, lives)
     await talk.ask("reset_steps", rows=to_json(rows))
     await talk.ask("count_steps", rows=to_json(graph.recount(again)))
     await talk.ask("reopen_workflow", id=id, number=len(rows), failed=len(failed))
@@ -161,17 +169,20 @@ async def retry(talk: Talk, id: JobId, only: Sequence[JobId]) -> tuple[list[JobI
     return [job.id for job in jobs], progress.advance
 
 
-async def _live_again(talk: Talk, jobs: Sequence[NewJob]) -> None:
-    """Under their ids. Fences are carried on, so that nobody who once held one of them can write to it."""
-    ids = to_json([job.id for job in jobs])
-    last = {row[0]: row[1:] for row in await talk.ask("remove_ended_jobs", ids=ids)}
+def _at_home(job: NewJob, id: JobId) -> NewJob:
+    """Its workflow may have become part of this one since it was submitted."""
+    more = msgspec.structs.replace(job.more or More(), workflow=id)
+    return msgspec.structs.replace(job, more=more)
+
+
+async def _live_again(
+    talk: Talk, jobs: Sequence[NewJob], lives: Mapping[JobId, tuple[int, int]]
+) -> None:
+    """Under their ids. Fences are carried on, so that nobody who once held one of them can write to it; from the steps,
+    as the jobs may have been purged or pruned."""
+    await talk.ask("remove_ended_jobs", ids=to_json([job.id for job in jobs]))
     await talk.insert(jobs)
-    carried = [(job.id, *_next_life(last.get(job.id))) for job in jobs]
-    await talk.ask("carry_fences", rows=to_json(carried))
-
-
-def _next_life(last: tuple[int, int] | None) -> tuple[int, int]:
-    return (0, 1) if last is None else (last[0], last[1] + 1)
+    await talk.ask("carry_fences", rows=to_json([(job.id, *lives[job.id]) for job in jobs]))
 
 
 class _Graph(msgspec.Struct, frozen=True):
@@ -182,6 +193,7 @@ class _Graph(msgspec.Struct, frozen=True):
     parents: dict[JobId, tuple[JobId, ...]]
     rules: dict[JobId, Rule]
     maps: dict[JobId, JobId]  # of elements
+    map_steps: set[JobId]
 
     @property
     def failed(self) -> set[JobId]:
@@ -198,7 +210,7 @@ class _Graph(msgspec.Struct, frozen=True):
             skipped = job in self.rules and self.states[job] is JobState.SKIPPED
             if job not in failed and not skipped:
                 continue
-            counts = count(now[parent] for parent in self.parents[job])
+            counts = self._count(job, now)
             stopped = failing and job not in failed and not self._is_spared(job)
             verdict = decide(self.rules[job], counts, failing=stopped)
             now[job] = JobState.SKIPPED if verdict == "skip" else None
@@ -210,7 +222,11 @@ class _Graph(msgspec.Struct, frozen=True):
         return is_spared(self.rules[job], self.rules.get(self.maps.get(job, job)))
 
     def count(self, job: JobId) -> Counts:
-        return count(self.states[parent] for parent in self.parents[job])
+        return self._count(job, self.states)
+
+    def _count(self, job: JobId, states: Mapping[JobId, JobState | None]) -> Counts:
+        above, rule = self.parents[job], self.rules[job]
+        return count(counts_as(states[id], rule, is_map=id in self.map_steps) for id in above)
 
     def recount(self, again: Container[JobId]) -> list[tuple[object, ...]]:
         """As count_steps reads it: steps that wait, and have counted ends that will come once more."""
@@ -236,7 +252,9 @@ async def _read(talk: Talk, id: JobId) -> _Graph:
         states |= dict.fromkeys(elsewhere, JobState.SUCCEEDED)
         found = await talk.ask("find_parents", ids=to_json(sorted(elsewhere)))
         states |= {JobId(row[0]): JobState(row[1]) for row in found}
-    return _Graph(rows, states, parents, rules, maps)
+    jobs = {JobId(row[0]): row[12] for row in rows if MAP_KIND in row[12]}
+    map_steps = {id for id, template in jobs.items() if job_of(id, template, b"").kind == MAP_KIND}
+    return _Graph(rows, states, parents, rules, maps, map_steps)
 
 
 def has_changed(told: object) -> bool:

@@ -38,11 +38,17 @@ class Workflows(Protocol):
         ...
 
     async def follow(
-        self, partition: int, child: NewStep, workflow: NewWorkflow
+        self,
+        partition: int,
+        child: NewStep,
+        workflow: NewWorkflow,
+        *,
+        limits: LimitSettings | None = None,
     ) -> tuple[JobId, Advance]:
         """Submit a job that waits for others (`options(after=…)`): it joins the workflow of its parents, or, if none
         has one, `workflow`, which these then join. Returns that workflow. Parents that have ended count as they did.
-        Raises InvalidValue if parents are of different workflows or unknown."""
+        Raises InvalidValue if parents are of different workflows or unknown, or there would be more steps and edges
+        than `limits` allow; NotRunning if their workflow is being cancelled."""
         ...
 
     async def advance(self, partition: int, ids: Sequence[JobId]) -> Advance:
@@ -86,13 +92,17 @@ class Workflows(Protocol):
     ) -> tuple[list[JobId], Advance]:
         """The steps that failed (or `only` these of them) run again, unless their parents rule them out, and those that
         were skipped are decided anew. What succeeded is not run again. Returns the steps that were taken up again;
-        none: nothing had failed."""
+        none: nothing had failed. Raises NotRunning while it is being cancelled."""
         ...
 
     async def get(self, id: JobId) -> Workflow | None: ...
 
     async def steps(self, id: JobId) -> list[Step]:
         """In the order of submission."""
+        ...
+
+    async def named(self, id: JobId, names: Sequence[str]) -> dict[str, JobId]:
+        """Of these names, those of steps of this workflow. Only reads."""
         ...
 
     async def steps_around(self, job: JobId) -> list[Step]:

@@ -12,11 +12,11 @@ from foliot.checks import check_rule
 from foliot.errors import FoliotError, InvalidValue
 from foliot.ids import JobId, slot_of
 from foliot.model.job import ClaimedJob, JobState, Parent
-from foliot.model.workflow import AddedStep, NewStep, Rule, Step
+from foliot.model.workflow import AddedStep, NewStep, Rule, number_in
 from foliot.shown import did_you_mean
 from foliot.store.port import Store
 from foliot.worker.transaction import Desk, Submittable
-from foliot.workflow_check import check_step_name, check_step_options
+from foliot.workflow_check import check_parents, check_step_name, check_step_options
 from foliot.workflow_commands import add_steps
 from foliot.workflow_map import as_step
 from foliot.workflow_refs import find_refs, has_refs, index_of
@@ -37,7 +37,8 @@ class CurrentFlow:
         self.id = workflow
         self._job = job
         self._desk = desk
-        self._given: set[str] = set()  # names, by this attempt
+        self._given: set[str] = set()  # names that somebody chose, by this attempt
+        self._numbers: dict[str, int] = {}  # the last of the others with each name
         self._turn = asyncio.Lock()  # one name after the other
 
     def add(
@@ -92,18 +93,18 @@ class CurrentFlow:
         if name is not None:
             check_step_name(name)
         refs = find_refs(msgspec.json.decode(call.payload)) if has_refs(call.payload) else []
+        check_parents(wanted, [self._job.id] if above is None else [*above, *refs])
         desk = self._reach()
 
         async def add(store: Store) -> AddedStep:
-            steps = _Steps(await store.workflows.steps(self.id))
-            called = name or call.template.kind
-            parents = [self._job.id] if above is None else steps.find("after", above)
-            parents += steps.find("reference", [step for step, _ in refs])
-            into = (
-                None
-                if above is None and below is None
-                else tuple(steps.find("before", below or []))
-            )
+            named = {"after": above or [], "reference": [s for s, _ in refs], "before": below or []}
+            found = await _find(store, self.id, named)
+            called, since = name or call.template.kind, 1
+            if name is None:
+                since = self._numbers.get(called, 0) + 1
+            parents = [self._job.id] if above is None else found["after"]
+            parents += found["reference"]
+            into = None if above is None and below is None else tuple(found["before"])
             job = as_step(
                 call.template,
                 id=desk.ids.job(slot_of(self.id)),
@@ -121,10 +122,14 @@ class CurrentFlow:
                 into=into,
                 added_by=self._job.id,
                 besides=frozenset(self._given) if name is None else None,
+                since=since,
             )
             by = (desk.session, self._job.id, self._job.fence)
             [added] = await add_steps(store, self.id, [new], by=by, limits=desk.settings.limits)
-            self._given.add(added.name)
+            if name is None:
+                self._numbers[called] = number_in(added.name, called)
+            else:
+                self._given.add(name)
             return added
 
         async def in_turn(store: Store) -> AddedStep:
@@ -134,21 +139,16 @@ class CurrentFlow:
         return in_turn
 
 
-class _Steps:
-    """Those that the workflow has now."""
-
-    def __init__(self, steps: Sequence[Step]) -> None:
-        self._by_name = {step.name: step for step in steps}
-
-    def find(self, word: str, names: Iterable[str]) -> list[JobId]:
-        found: list[JobId] = []
-        for name in names:
-            step = self._by_name.get(name)
-            if step is None:
-                hint = did_you_mean(name, self._by_name)
-                raise InvalidValue(word, name, "is no step of this workflow", hint=hint)
-            found.append(step.job)
-        return found
+async def _find(store: Store, flow: JobId, named: dict[str, list[str]]) -> dict[str, list[JobId]]:
+    """The steps with these names, which `after` and the like have given."""
+    wanted = sorted({name for names in named.values() for name in names})
+    known = await store.workflows.named(flow, wanted) if wanted else {}
+    for word, names in named.items():
+        if unknown := next((name for name in names if name not in known), None):
+            others = [step.name for step in await store.workflows.steps(flow)]
+            hint = did_you_mean(unknown, others)
+            raise InvalidValue(word, unknown, "is no step of this workflow", hint=hint)
+    return {word: [known[name] for name in names] for word, names in named.items()}
 
 
 def gather_maps(parents: Sequence[Parent]) -> tuple[Parent, ...]:

@@ -137,9 +137,10 @@ async def cancel_jobs(
         if record is not None:
             for step in audit_steps(record(list(found)), clock):
                 await ask(step)
-        # One that became a step after the first look: once more, with the lock of its workflow first.
-        late = {row[0] for row in await ask(Step(FLOWS["find_links"], asked))}
-        return found, bool(late - {row[0] for row in links})
+        # One that became a step, or one of another workflow, after the first look: once more, with the lock of that
+        # first.
+        late = {*await ask(Step(FLOWS["find_links"], asked))}
+        return found, bool(late - {*links})
 
     found, late = await connections.converse(talk)
     while late:

@@ -5,7 +5,7 @@
 -- name: lock_workflows
 -- Before everything else. Of a locked row the newest version is read, so it may be read here.
 SELECT w.id::text, w.state, w.policy, w.cancel_requested, w.stopped, w.paused_at IS NOT NULL, w.total,
-       w.failed - w.forgiven
+       w.failed - w.forgiven, w.edges, w.chain
 FROM foliot.workflows w
 WHERE w.partition = :partition AND w.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
 ORDER BY w.id FOR UPDATE;
@@ -17,10 +17,45 @@ WHERE j.partition = :partition AND j.workflow IS NOT NULL
   AND j.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i));
 
 -- name: find_homes
--- The workflows that these jobs are or were steps of.
-SELECT s.job::text, s.workflow::text FROM foliot.steps s
+-- The workflows that these jobs are or were steps of, and which of them are maps.
+SELECT s.job::text, s.workflow::text, s.template::jsonb ->> 'kind' = 'foliot.map' FROM foliot.steps s
 WHERE s.partition = :partition
   AND s.job = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i));
+
+-- name: find_elements
+-- Of these maps, in the order of their numbers.
+SELECT s.job::text, s.mapped::text FROM foliot.steps s
+WHERE s.partition = :partition
+  AND s.workflow = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:flows::jsonb) i))
+  AND s.mapped = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
+ORDER BY s.mapped, s.number;
+
+-- name: find_steps
+-- Of one workflow, those with these ids and names, as far as adding others after or before them needs it.
+SELECT s.job::text, s.name, s.rule, s.state, s.begun, s.mapped::text, s.added_by::text,
+       s.template::jsonb ->> 'kind' = 'foliot.map'
+FROM foliot.steps s
+WHERE s.partition = :partition AND s.workflow = :id::uuid
+  AND s.job = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
+UNION
+SELECT s.job::text, s.name, s.rule, s.state, s.begun, s.mapped::text, s.added_by::text,
+       s.template::jsonb ->> 'kind' = 'foliot.map'
+FROM foliot.steps s
+WHERE s.partition = :partition AND s.workflow = :id::uuid
+  AND s.name = ANY (ARRAY(SELECT n FROM jsonb_array_elements_text(:names::jsonb) n));
+
+-- name: find_waiting_children
+-- Of these steps, but for those that they have added themselves.
+SELECT s.job::text, c.job::text, c.name
+FROM foliot.steps s
+CROSS JOIN jsonb_array_elements_text(s.children::jsonb) l
+JOIN foliot.steps c ON c.partition = :partition AND c.job = l::uuid
+WHERE s.partition = :partition AND s.job = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
+  AND c.state IS NULL AND NOT c.begun;
+
+-- name: list_graph
+SELECT s.job::text, s.name, s.parents FROM foliot.steps s
+WHERE s.partition = :partition AND s.workflow = :id::uuid;
 
 -- name: insert_workflow
 INSERT INTO foliot.workflows (partition, id, total, remaining, chain, deadline, state, policy, namespace, name,
@@ -33,21 +68,29 @@ RETURNING id::text;
 
 -- name: insert_steps
 -- Rows of [job, number, pending, succeeded, failed, begun, state, rule, name, signal, mapped, added_by, parents,
--- children, template, payload, told, result].
+-- children, template, payload, told, result, above].
 INSERT INTO foliot.steps (partition, job, workflow, number, pending, succeeded, failed, begun, state, rule, name, signal,
-                          told, mapped, added_by, finished_at, parents, children, template, payload, result)
+                          told, mapped, added_by, finished_at, parents, children, template, payload, result, above)
 SELECT :partition::smallint, (s ->> 0)::uuid, :workflow::uuid, (s ->> 1)::integer, (s ->> 2)::integer,
        (s ->> 3)::integer, (s ->> 4)::integer, (s ->> 5)::boolean, s ->> 6, s ->> 7, s ->> 8, s ->> 9,
        (s ->> 16)::boolean, (s ->> 10)::uuid, (s ->> 11)::uuid, CASE WHEN s ->> 6 IS NOT NULL THEN coalesce(:now, now()) END,
-       s ->> 12, s ->> 13, s ->> 14, convert_to(s ->> 15, 'UTF8'), convert_to(s ->> 17, 'UTF8')
+       s ->> 12, s ->> 13, s ->> 14, convert_to(s ->> 15, 'UTF8'), convert_to(s ->> 17, 'UTF8'),
+       (s ->> 18)::integer
 FROM jsonb_array_elements(:rows::jsonb) s;
 
+-- name: note_follower
+-- Of workflows that have ended: whose jobs come after their steps, and are to see them.
+UPDATE foliot.workflows SET followed_by = (followed_by::jsonb || to_jsonb(:workflow::text))::text
+WHERE partition = :partition AND id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
+  AND NOT followed_by::jsonb @> to_jsonb(:workflow::text);
+
 -- name: grow_workflow
-UPDATE foliot.workflows SET total = total + :number, remaining = remaining + :live
+UPDATE foliot.workflows SET total = total + :number, remaining = remaining + :live, edges = edges + :edges
 WHERE partition = :partition AND id = :workflow::uuid;
 
 -- name: link_steps
--- Steps that have new children, and ones that have new parents: rows of [job, new parents, new children, more pending].
+-- Steps that have new children, and ones that have new parents: rows of [job, new parents, new children, more pending,
+-- new children that it has added itself].
 WITH told AS MATERIALIZED (
     SELECT jsonb_object_agg(n ->> 0, n) AS facts, array_agg((n ->> 0)::uuid) AS ids FROM jsonb_array_elements(:rows::jsonb) n
 )
@@ -56,7 +99,10 @@ SET parents = CASE WHEN (SELECT facts FROM told) -> s.job::text -> 1 = '[]' THEN
                    ELSE (s.parents::jsonb || ((SELECT facts FROM told) -> s.job::text -> 1))::text END,
     children = CASE WHEN (SELECT facts FROM told) -> s.job::text -> 2 = '[]' THEN s.children
                     ELSE (s.children::jsonb || ((SELECT facts FROM told) -> s.job::text -> 2))::text END,
-    pending = s.pending + ((SELECT facts FROM told) -> s.job::text ->> 3)::integer
+    grown = CASE WHEN (SELECT facts FROM told) -> s.job::text -> 4 = '[]' THEN s.grown
+                 ELSE (s.grown::jsonb || ((SELECT facts FROM told) -> s.job::text -> 4))::text END,
+    pending = s.pending + ((SELECT facts FROM told) -> s.job::text ->> 3)::integer,
+    above = s.above + ((SELECT facts FROM told) -> s.job::text ->> 3)::integer
 WHERE s.partition = :partition AND s.job = ANY ((SELECT ids FROM told)::uuid[]);
 
 -- name: link_jobs
@@ -98,7 +144,7 @@ FROM locked l
 WHERE (SELECT count(*) FROM past) + (SELECT count(*) FROM buried) >= 0;
 
 -- name: find_parents
--- Those that have ended; the newest end counts.
+-- Those that have ended; the newest end counts. Steps are known for longer than the history of their jobs.
 SELECT DISTINCT ON (e.id) e.id::text, e.state, e.workflow::text, e.result
 FROM (SELECT h.id, h.state, h.workflow, h.result, h.generation FROM foliot.history h
       WHERE h.partition = :partition
@@ -106,7 +152,11 @@ FROM (SELECT h.id, h.state, h.workflow, h.result, h.generation FROM foliot.histo
       UNION ALL
       SELECT d.id, 'dead', d.workflow, NULL, d.generation FROM foliot.dead d
       WHERE d.partition = :partition
-        AND d.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))) e
+        AND d.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
+      UNION ALL
+      SELECT s.job, s.state, s.workflow, s.result, s.generation FROM foliot.steps s
+      WHERE s.partition = :partition AND s.state IS NOT NULL
+        AND s.job = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))) e
 ORDER BY e.id, e.generation DESC;
 
 -- name: check_running
@@ -118,21 +168,25 @@ WHERE j.partition = :partition AND j.id = :job::uuid AND j.session = :session::u
 -- name: mark_steps
 -- How the jobs of these steps have ended, in this transaction. One that has not is left alone.
 UPDATE foliot.steps s
-SET (state, result, finished_at) = (
-    SELECT e.state, e.result, CASE WHEN e.state IS NOT NULL THEN coalesce(:now, now()) END
-    FROM (SELECT h.state, h.result FROM foliot.history h
-          WHERE h.partition = :partition AND h.id = s.job AND h.finished_at = coalesce(:now, now())
-          UNION ALL
-          SELECT 'dead', NULL FROM foliot.dead d WHERE d.partition = :partition AND d.id = s.job) e LIMIT 1)
+SET (state, result, finished_at, fence, generation) = (
+    SELECT e.state, e.result, CASE WHEN e.state IS NOT NULL THEN coalesce(:now, now()) END,
+           coalesce(e.fence, s.fence), coalesce(e.generation, s.generation)
+    FROM (SELECT) one
+    LEFT JOIN (SELECT h.state, h.result, h.fence, h.generation FROM foliot.history h
+               WHERE h.partition = :partition AND h.id = s.job AND h.finished_at = coalesce(:now, now())
+               UNION ALL
+               SELECT 'dead', NULL, d.fence, d.generation FROM foliot.dead d
+               WHERE d.partition = :partition AND d.id = s.job) e ON true
+    LIMIT 1)
 WHERE s.partition = :partition AND s.state IS NULL
   AND s.job = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i));
 
 -- name: take_untold_steps
--- Steps that have ended and whose children do not know. Rides steps_untold.
+-- Steps that have ended and whose children do not know; and whether they are maps. Rides steps_untold.
 UPDATE foliot.steps s SET told = true
 WHERE s.partition = :partition AND s.state IS NOT NULL AND NOT s.told
   AND s.workflow = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
-RETURNING s.workflow::text, s.job::text, s.state, s.children;
+RETURNING s.workflow::text, s.job::text, s.state, s.children, s.grown, s.template::jsonb ->> 'kind' = 'foliot.map';
 
 -- name: settle_workflows
 -- Rows of [workflow, steps told, failed ones among them]. With the last step the workflow ends, which is told to those
@@ -167,7 +221,7 @@ FROM settled s;
 -- Of children whose parents have ended, those that have not begun; of an element, with its map's rule.
 SELECT s.job::text, s.workflow::text, s.rule,
        (SELECT m.rule FROM foliot.steps m WHERE m.partition = :partition AND m.job = s.mapped),
-       jsonb_array_length(s.parents::jsonb), s.pending, s.succeeded, s.failed, s.signal, s.template
+       s.above, s.pending, s.succeeded, s.failed, s.signal, s.template
 FROM foliot.steps s
 WHERE s.partition = :partition AND s.state IS NULL AND NOT s.begun
   AND s.job = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i));
@@ -243,121 +297,12 @@ WHERE j.partition = :partition AND j.state || '' = 'held' AND j.hold || '' = 'wo
         AND w.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))))
 RETURNING j.lane, j.state;
 
--- name: take_signals
--- Rows of [workflow, name]: signals that had come before.
-DELETE FROM foliot.signals g
-USING jsonb_array_elements(:rows::jsonb) AS l (n)
-WHERE g.partition = :partition AND g.workflow = (l.n ->> 0)::uuid AND g.name = l.n ->> 1
-RETURNING g.workflow::text, g.name, g.payload;
-
--- name: keep_signal
-INSERT INTO foliot.signals (partition, workflow, name, at, payload)
-VALUES (:partition, :id::uuid, :name, coalesce(:now, now()), :payload)
-ON CONFLICT (partition, workflow, name) DO UPDATE SET payload = excluded.payload, at = excluded.at;
-
--- name: find_signalled
--- The steps that wait for this signal.
-SELECT s.job::text FROM foliot.steps s
-WHERE s.partition = :partition AND s.workflow = :id::uuid AND s.signal = :name AND s.begun AND s.state IS NULL;
-
--- name: end_signalled
--- Rows of [job, payload]: what they waited for has come.
-WITH told AS MATERIALIZED (
-    SELECT (n ->> 0)::uuid AS id, convert_to(n ->> 1, 'UTF8') AS result FROM jsonb_array_elements(:rows::jsonb) n
-), gone AS (
-    DELETE FROM foliot.jobs j
-    WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT id FROM told))
-      AND j.state || '' = 'held' AND j.hold || '' = 'signal'
-    RETURNING j.*
-), kept AS (
-    INSERT INTO foliot.history (partition, id, fence, priority, attempt, losses, generation, state,
-                                namespace, kind, queue, created_at, run_at, started_at, finished_at,
-                                session, key, workflow, reason,
-                                tags, ordering_key, fair_key, schedule, extras, payload, result)
-    SELECT :partition::smallint, g.id, fence, priority, attempt, losses, generation, 'succeeded', namespace,
-           kind, queue, created_at, run_at, claimed_at, coalesce(:now, now()), session, key, workflow,
-           'signal', tags, ordering_key, fair_key, schedule, extras, payload,
-           (SELECT t.result FROM told t WHERE t.id = g.id)
-    FROM gone g
-), emitted AS (
-    INSERT INTO foliot.outbox (partition, at, number, home, event, subject, namespace, kind, queue, data)
-    SELECT :partition::smallint, coalesce(:now, now()), e.generation, e.id, 'job.succeeded', e.id::text,
-           e.namespace, e.kind, e.queue,
-           jsonb_build_object('attempt', e.attempt, 'reason', 'signal', 'workflow', e.workflow,
-                              'schedule', e.extras::jsonb ->> 'schedule')::text
-    FROM gone e
-    WHERE (SELECT 1 FROM foliot.listeners l WHERE l.event = 'job.succeeded' LIMIT 1) IS NOT NULL
-      AND left(e.kind, 3) <> 'on.'
-      AND ARRAY(SELECT l.kind || ' ' || l.queue FROM foliot.listeners l WHERE l.event = 'job.succeeded')
-          && ARRAY['* *', e.kind || ' *', '* ' || e.queue, e.kind || ' ' || e.queue]
-)
-SELECT id::text FROM gone;
-
--- name: list_live_steps
--- Those that have not ended: whether each has begun, its rule, and that of the map of which it is an element.
-SELECT s.job::text, s.begun, s.rule,
-       (SELECT m.rule FROM foliot.steps m WHERE m.partition = :partition AND m.job = s.mapped)
-FROM foliot.steps s
-WHERE s.partition = :partition AND s.workflow = :id::uuid AND s.state IS NULL
-ORDER BY s.job;
-
--- name: request_cancel_of_steps
-WITH found AS MATERIALIZED (
-    SELECT id FROM foliot.jobs
-    WHERE partition = :partition AND id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
-    ORDER BY id FOR UPDATE
-)
-UPDATE foliot.jobs j SET cancel_requested = true
-WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT id FROM found))
-  AND (NOT :running OR j.state || '' = 'running')
-RETURNING j.id::text, j.state;
-
--- name: cancel_workflow
-UPDATE foliot.workflows SET cancel_requested = true, stopped = true, reason = :reason, paused_at = NULL
-WHERE partition = :partition AND id = :id::uuid;
-
--- name: stop_workflow
-UPDATE foliot.workflows SET stopped = true WHERE partition = :partition AND id = :id::uuid;
-
--- name: find_inner_workflows
--- Those that run for these jobs.
-SELECT w.id::text FROM foliot.workflows w
-WHERE w.partition = :partition AND w.state = 'running'
-  AND w.waiter = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i));
-
--- name: pause_workflow
-UPDATE foliot.workflows
-SET paused_at = coalesce(:now, now()), paused_by = :by, note = :note
-WHERE partition = :partition AND id = :id::uuid;
-
--- name: hold_steps
--- What has not started waits while its workflow is paused, also one that comes back from an attempt, or waits for
--- something else. One with an ordering key keeps its place, or others would overtake it.
-UPDATE foliot.jobs j SET state = 'held', hold = 'paused', hold_note = NULL
-WHERE j.partition = :partition AND j.ordering_key IS NULL
-  AND (j.state || '' IN ('scheduled', 'ready') OR j.state || '' = 'held'
-       AND j.hold || '' IN ('limit', 'admission', 'turn', 'unknown_kind', 'unfitting_payload'))
-  AND j.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
-  AND (SELECT w.paused_at FROM foliot.workflows w WHERE w.partition = :partition AND w.id = j.workflow) IS NOT NULL;
-
--- name: resume_workflow
-UPDATE foliot.workflows SET paused_at = NULL, paused_by = NULL, note = NULL
-WHERE partition = :partition AND id = :id::uuid;
-
--- name: resume_steps
-UPDATE foliot.jobs j
-SET state = CASE WHEN j.run_at > coalesce(:now, now()) THEN 'scheduled'
-                 WHEN j.lane & 3 = 3 AND j.rank = 0 THEN 'held' ELSE 'ready' END,
-    hold = CASE WHEN j.run_at <= coalesce(:now, now()) AND j.lane & 3 = 3 AND j.rank = 0 THEN 'turn' END
-WHERE j.partition = :partition AND j.state || '' = 'held' AND j.hold || '' = 'paused'
-  AND j.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
-RETURNING j.lane, j.state;
-
 -- name: list_steps
 -- With the state of each job, live or ended.
-SELECT s.job::text, s.number, s.name, s.rule, coalesce(s.state, j.state, 'waiting'), s.parents, s.children, s.signal,
+SELECT s.job::text, s.number, s.name, s.rule, coalesce(s.state, j.state, 'waiting'), s.parents,
+       CASE WHEN s.grown = '[]' THEN s.children ELSE (s.children::jsonb || s.grown::jsonb)::text END, s.signal,
        s.mapped::text, s.added_by::text, s.finished_at, s.result, s.template, s.payload, s.begun, s.state,
-       coalesce(j.claimed_at, h.started_at, d.started_at), coalesce(j.hold, h.reason, d.reason)
+       coalesce(j.claimed_at, h.started_at, d.started_at), coalesce(j.hold, h.reason, d.reason), s.fence, s.generation
 FROM foliot.steps s
 LEFT JOIN foliot.jobs j ON j.partition = :partition AND j.id = s.job
 LEFT JOIN LATERAL (SELECT h.started_at, h.reason FROM foliot.history h
@@ -396,51 +341,6 @@ LEFT JOIN foliot.dead d ON s.job = :job::uuid AND s.state = 'dead' AND d.partiti
 WHERE s.partition = :partition AND s.job = ANY (ARRAY(SELECT n.job FROM near n))
 ORDER BY s.number;
 
--- name: remove_ended_jobs
--- Before they are tried again, under the same ids. Returns how far their fences had come, and which life was the last.
-WITH buried AS (
-    DELETE FROM foliot.dead d
-    WHERE d.partition = :partition
-      AND d.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
-    RETURNING d.id, d.fence, d.generation
-), past AS (
-    DELETE FROM foliot.history h
-    WHERE h.partition = :partition
-      AND h.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
-    RETURNING h.id, h.fence, h.generation
-)
-SELECT e.id::text, max(e.fence), max(e.generation)
-FROM (SELECT * FROM buried UNION ALL SELECT * FROM past) e GROUP BY e.id;
-
--- name: carry_fences
--- Rows of [job, fence, generation].
-WITH told AS MATERIALIZED (
-    SELECT jsonb_object_agg(n ->> 0, n) AS facts, array_agg((n ->> 0)::uuid) AS ids FROM jsonb_array_elements(:rows::jsonb) n
-)
-UPDATE foliot.jobs j
-SET fence = ((SELECT facts FROM told) -> j.id::text ->> 1)::bigint, generation = ((SELECT facts FROM told) -> j.id::text ->> 2)::smallint
-WHERE j.partition = :partition AND j.id = ANY ((SELECT ids FROM told)::uuid[]);
-
--- name: reset_steps
--- Rows of [job, pending, succeeded, failed, begun].
-WITH told AS MATERIALIZED (
-    SELECT jsonb_object_agg(n ->> 0, n) AS facts, array_agg((n ->> 0)::uuid) AS ids FROM jsonb_array_elements(:rows::jsonb) n
-)
-UPDATE foliot.steps s
-SET pending = ((SELECT facts FROM told) -> s.job::text ->> 1)::integer, succeeded = ((SELECT facts FROM told) -> s.job::text ->> 2)::integer, failed = ((SELECT facts FROM told) -> s.job::text ->> 3)::integer, begun = ((SELECT facts FROM told) -> s.job::text ->> 4)::boolean,
-    told = false, state = NULL, result = NULL, finished_at = NULL
-WHERE s.partition = :partition AND s.job = ANY ((SELECT ids FROM told)::uuid[]);
-
--- name: reopen_workflow
-UPDATE foliot.workflows w
-SET remaining = w.remaining + :number, failed = w.failed - :failed, forgiven = w.failed - :failed,
-    state = 'running', finished_at = NULL,
-    cancel_requested = false, stopped = false, reason = NULL,
-    -- Of one that ran for a job: only while that lives, or it would end for want of it.
-    waiter = (SELECT j.id FROM foliot.jobs j WHERE j.partition = :partition AND j.id = w.waiter),
-    deadline_at = coalesce(:now, now()) + make_interval(secs => w.deadline)
-WHERE w.partition = :partition AND w.id = :id::uuid;
-
 -- name: get_workflow
 SELECT w.id::text, w.name, w.namespace, w.state, w.policy, w.total, w.remaining, w.failed, w.created_at, w.deadline_at,
        w.finished_at, w.paused_at, w.paused_by, w.note, w.reason, w.cancel_requested, w.waiter::text, w.chain,
@@ -456,36 +356,6 @@ WHERE w.partition = :partition AND NOT w.chain AND (:name::text IS NULL OR w.nam
   AND (:state::text IS NULL OR w.state = :state) AND (:before::uuid IS NULL OR (w.created_at, w.id) < (:before_at::timestamptz, :before::uuid))
 ORDER BY w.created_at DESC, w.id DESC LIMIT :limit;
 
--- name: find_stuck_workflows
--- Where something is left to carry out: whoever began it has died, or it is time. And nothing, where any runs.
-(SELECT DISTINCT s.workflow::text FROM foliot.steps s
- WHERE s.partition = :partition AND s.state IS NOT NULL AND NOT s.told LIMIT :limit)
-UNION
-(SELECT w.id::text FROM foliot.workflows w
- WHERE w.partition = :partition AND w.state = 'running' AND w.policy = 'fail_fast' AND w.failed > w.forgiven
-   AND NOT w.stopped
- LIMIT :limit)
-UNION
-(SELECT w.id::text FROM foliot.workflows w
- WHERE w.partition = :partition AND w.state = 'running' AND w.deadline_at <= coalesce(:now, now())
-   AND NOT w.cancel_requested LIMIT :limit)
-UNION
-(SELECT w.id::text FROM foliot.workflows w
- WHERE w.partition = :partition AND w.state = 'running' AND w.waiter IS NOT NULL AND NOT w.cancel_requested
-   AND NOT EXISTS (SELECT FROM foliot.jobs j WHERE j.partition = :partition AND j.id = w.waiter)
- LIMIT :limit)
-UNION
-(SELECT NULL FROM foliot.workflows w WHERE w.partition = :partition AND w.state = 'running' LIMIT 1);
-
--- name: read_workflow_needs
--- Whether its deadline has passed, and whether the job that it ran for is gone.
-SELECT w.id::text, w.deadline_at <= coalesce(:now, now()),
-       w.waiter IS NOT NULL AND NOT EXISTS (
-           SELECT FROM foliot.jobs j WHERE j.partition = :partition AND j.id = w.waiter)
-FROM foliot.workflows w
-WHERE w.partition = :partition AND w.state = 'running' AND NOT w.cancel_requested
-  AND w.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i));
-
 -- name: list_parents
 -- Of these steps: first whose parents are which, then those parents, each once.
 WITH mine AS MATERIALIZED (
@@ -498,16 +368,3 @@ UNION ALL
 SELECT s.job::text, NULL, s.name, s.state, s.result, s.mapped::text FROM foliot.steps s
 WHERE s.partition = :partition
   AND s.job = ANY (ARRAY(SELECT DISTINCT p::uuid FROM mine m, jsonb_array_elements_text(m.parents::jsonb) p));
-
--- name: prune_workflows
-WITH old AS MATERIALIZED (
-    SELECT w.id FROM foliot.workflows w
-    WHERE w.partition = :partition AND w.finished_at < coalesce(:now, now()) - make_interval(secs => :keep)
-    ORDER BY w.finished_at LIMIT :limit FOR UPDATE SKIP LOCKED
-), steps AS (
-    DELETE FROM foliot.steps s WHERE s.partition = :partition AND s.workflow = ANY (ARRAY(SELECT id FROM old))
-), signals AS (
-    DELETE FROM foliot.signals g WHERE g.partition = :partition AND g.workflow = ANY (ARRAY(SELECT id FROM old))
-)
-DELETE FROM foliot.workflows w WHERE w.partition = :partition AND w.id = ANY (ARRAY(SELECT id FROM old))
-RETURNING w.id::text;

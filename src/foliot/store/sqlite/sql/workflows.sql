@@ -8,7 +8,7 @@ SELECT 1 FROM foliot_workflows w WHERE w.partition = :partition AND w.state = 'r
 
 -- name: lock_workflows
 SELECT w.id, w.state, w.policy, w.cancel_requested, w.stopped, w.paused_at IS NOT NULL, w.total,
-       w.failed - w.forgiven
+       w.failed - w.forgiven, w.edges, w.chain
 FROM json_each(:ids) i CROSS JOIN foliot_workflows w
 WHERE w.partition = :partition AND w.id = i.value
 ORDER BY w.id;
@@ -19,9 +19,38 @@ SELECT j.id, j.workflow FROM json_each(:ids) i CROSS JOIN foliot_jobs j
 WHERE j.partition = :partition AND j.id = i.value AND j.workflow IS NOT NULL;
 
 -- name: find_homes
--- The workflows that these jobs are or were steps of.
-SELECT s.job, s.workflow FROM json_each(:ids) i CROSS JOIN foliot_steps s
+-- The workflows that these jobs are or were steps of, and which of them are maps.
+SELECT s.job, s.workflow, json_extract(s.template, '$.kind') = 'foliot.map'
+FROM json_each(:ids) i CROSS JOIN foliot_steps s
 WHERE s.partition = :partition AND s.job = i.value;
+
+-- name: find_elements
+-- Of these maps, in the order of their numbers.
+SELECT s.job, s.mapped FROM json_each(:flows) f CROSS JOIN foliot_steps s INDEXED BY foliot_steps_name
+WHERE s.partition = :partition AND s.workflow = f.value
+  AND s.mapped IN (SELECT value FROM json_each(:ids))
+ORDER BY s.mapped, s.number;
+
+-- name: find_steps
+-- Of one workflow, those with these ids and names, as far as adding others after or before them needs it.
+SELECT s.job, s.name, s.rule, s.state, s.begun, s.mapped, s.added_by, json_extract(s.template, '$.kind') = 'foliot.map'
+FROM json_each(:ids) i CROSS JOIN foliot_steps s
+WHERE s.partition = :partition AND s.job = i.value AND s.workflow = :id
+UNION
+SELECT s.job, s.name, s.rule, s.state, s.begun, s.mapped, s.added_by, json_extract(s.template, '$.kind') = 'foliot.map'
+FROM json_each(:names) n CROSS JOIN foliot_steps s INDEXED BY foliot_steps_name
+WHERE s.partition = :partition AND s.workflow = :id AND s.name = n.value;
+
+-- name: find_waiting_children
+-- Of these steps, but for those that they have added themselves.
+SELECT s.job, c.job, c.name
+FROM json_each(:ids) i CROSS JOIN foliot_steps s CROSS JOIN json_each(s.children) l CROSS JOIN foliot_steps c
+WHERE s.partition = :partition AND s.job = i.value
+  AND c.partition = :partition AND c.job = l.value AND c.state IS NULL AND NOT c.begun;
+
+-- name: list_graph
+SELECT s.job, s.name, s.parents FROM foliot_steps s INDEXED BY foliot_steps_name
+WHERE s.partition = :partition AND s.workflow = :id;
 
 -- name: insert_workflow
 INSERT INTO foliot_workflows (partition, id, total, remaining, chain, deadline, state, policy, namespace, name,
@@ -33,9 +62,9 @@ RETURNING id;
 
 -- name: insert_steps
 -- Rows of [job, number, pending, succeeded, failed, begun, state, rule, name, signal, mapped, added_by, parents,
--- children, template, payload, told, result].
+-- children, template, payload, told, result, above].
 INSERT INTO foliot_steps (partition, job, workflow, number, pending, succeeded, failed, begun, state, rule, name, signal,
-                          told, mapped, added_by, finished_at, parents, children, template, payload, result)
+                          told, mapped, added_by, finished_at, parents, children, template, payload, result, above)
 SELECT :partition, json_extract(s.value, '$[0]'), :workflow, json_extract(s.value, '$[1]'),
        json_extract(s.value, '$[2]'), json_extract(s.value, '$[3]'), json_extract(s.value, '$[4]'),
        json_extract(s.value, '$[5]'), json_extract(s.value, '$[6]'), json_extract(s.value, '$[7]'),
@@ -43,19 +72,27 @@ SELECT :partition, json_extract(s.value, '$[0]'), :workflow, json_extract(s.valu
        json_extract(s.value, '$[10]'), json_extract(s.value, '$[11]'),
        CASE WHEN json_extract(s.value, '$[6]') IS NOT NULL THEN :now END,
        json_extract(s.value, '$[12]'), json_extract(s.value, '$[13]'), json_extract(s.value, '$[14]'),
-       CAST(json_extract(s.value, '$[15]') AS BLOB), CAST(json_extract(s.value, '$[17]') AS BLOB)
+       CAST(json_extract(s.value, '$[15]') AS BLOB), CAST(json_extract(s.value, '$[17]') AS BLOB),
+       json_extract(s.value, '$[18]')
 FROM json_each(:rows) s;
 
+-- name: note_follower
+-- Of workflows that have ended: whose jobs come after their steps, and are to see them.
+UPDATE foliot_workflows SET followed_by = json_insert(followed_by, '$[#]', :workflow)
+WHERE partition = :partition AND id IN (SELECT value FROM json_each(:ids))
+  AND NOT EXISTS (SELECT 1 FROM json_each(followed_by) f WHERE f.value = :workflow);
+
 -- name: grow_workflow
-UPDATE foliot_workflows SET total = total + :number, remaining = remaining + :live
+UPDATE foliot_workflows SET total = total + :number, remaining = remaining + :live, edges = edges + :edges
 WHERE partition = :partition AND id = :workflow;
 
 -- name: link_steps
--- Steps that have new children, and ones that have new parents: rows of [job, new parents, new children, more pending].
+-- Steps that have new children, and ones that have new parents: rows of [job, new parents, new children, more pending,
+-- new children that it has added itself].
 -- A list that both are in is made of their texts.
 WITH linked AS MATERIALIZED (
     SELECT s.rowid AS place, json_extract(l.value, '$[1]') AS parents, json_extract(l.value, '$[2]') AS children,
-           json_extract(l.value, '$[3]') AS pending
+           json_extract(l.value, '$[3]') AS pending, json_extract(l.value, '$[4]') AS grown
     FROM json_each(:rows) l CROSS JOIN foliot_steps s
     WHERE s.partition = :partition AND s.job = json_extract(l.value, '$[0]')
 )
@@ -66,7 +103,10 @@ SET parents = CASE WHEN l.parents = '[]' THEN foliot_steps.parents
     children = CASE WHEN l.children = '[]' THEN foliot_steps.children
                     WHEN foliot_steps.children = '[]' THEN l.children
                     ELSE rtrim(foliot_steps.children, ']') || ',' || substr(l.children, 2) END,
-    pending = foliot_steps.pending + l.pending
+    grown = CASE WHEN l.grown = '[]' THEN foliot_steps.grown
+                 WHEN foliot_steps.grown = '[]' THEN l.grown
+                 ELSE rtrim(foliot_steps.grown, ']') || ',' || substr(l.grown, 2) END,
+    pending = foliot_steps.pending + l.pending, above = foliot_steps.above + l.pending
 FROM linked l
 WHERE foliot_steps.rowid = l.place;
 
@@ -92,14 +132,19 @@ WHERE j.partition = :partition AND j.id = i.value
 ORDER BY j.id;
 
 -- name: find_parents
--- Those that have ended; the newest end counts. With max(), the other columns are those of its row.
+-- Those that have ended; the newest end counts. Steps are known for longer than the history of their jobs. With max(),
+-- the other columns are those of its row.
 SELECT e.id, e.state, e.workflow, e.result
 FROM (SELECT h.id, h.state, h.workflow, h.result, max(h.generation) AS generation
       FROM (SELECT h.id, h.state, h.workflow, h.result, h.generation
             FROM json_each(:ids) i CROSS JOIN foliot_history h WHERE h.partition = :partition AND h.id = i.value
             UNION ALL
             SELECT d.id, 'dead', d.workflow, NULL, d.generation
-            FROM json_each(:ids) i CROSS JOIN foliot_dead d WHERE d.partition = :partition AND d.id = i.value) h
+            FROM json_each(:ids) i CROSS JOIN foliot_dead d WHERE d.partition = :partition AND d.id = i.value
+            UNION ALL
+            SELECT s.job, s.state, s.workflow, s.result, s.generation
+            FROM json_each(:ids) i CROSS JOIN foliot_steps s
+            WHERE s.partition = :partition AND s.job = i.value AND s.state IS NOT NULL) h
       GROUP BY h.id) e;
 
 -- name: check_running
@@ -111,26 +156,27 @@ WHERE j.partition = :partition AND j.id = :job AND j.session = :session AND j.fe
 -- name: mark_steps
 -- How the jobs of these steps have ended, in this transaction. One that has not is left alone.
 WITH ended AS MATERIALIZED (
-    SELECT s.rowid AS place, h.state, h.result
+    SELECT s.rowid AS place, h.state, h.result, h.fence, h.generation
     FROM json_each(:ids) i CROSS JOIN foliot_steps s CROSS JOIN foliot_history h
     WHERE s.partition = :partition AND s.job = i.value AND s.state IS NULL
       AND h.partition = :partition AND h.id = i.value AND h.finished_at + 0 = :now
     UNION ALL
-    SELECT s.rowid, 'dead', NULL
+    SELECT s.rowid, 'dead', NULL, d.fence, d.generation
     FROM json_each(:ids) i CROSS JOIN foliot_steps s CROSS JOIN foliot_dead d
     WHERE s.partition = :partition AND s.job = i.value AND s.state IS NULL
       AND d.partition = :partition AND d.id = i.value
 )
-UPDATE foliot_steps SET state = e.state, finished_at = :now, result = e.result
+UPDATE foliot_steps
+SET state = e.state, finished_at = :now, result = e.result, fence = e.fence, generation = e.generation
 FROM ended e
 WHERE foliot_steps.rowid = e.place;
 
 -- name: take_untold_steps
--- Steps that have ended and whose children do not know.
+-- Steps that have ended and whose children do not know; and whether they are maps.
 UPDATE foliot_steps SET told = 1
 WHERE rowid IN (SELECT s.rowid FROM json_each(:ids) i CROSS JOIN foliot_steps s INDEXED BY foliot_steps_untold
                 WHERE s.partition = :partition AND s.workflow = i.value AND s.state IS NOT NULL AND NOT s.told)
-RETURNING workflow, job, state, children;
+RETURNING workflow, job, state, children, grown, json_extract(template, '$.kind') = 'foliot.map';
 
 -- name: settle_workflows
 -- Rows of [workflow, steps told, failed ones among them]. With the last step the workflow ends, which is told to those
@@ -164,7 +210,7 @@ ON CONFLICT DO NOTHING;
 -- name: read_steps
 -- Of children whose parents have ended, those that have not begun; of an element, with its map's rule.
 SELECT s.job, s.workflow, s.rule,
-       (SELECT m.rule FROM foliot_steps m WHERE m.partition = :partition AND m.job = s.mapped), json_array_length(s.parents), s.pending, s.succeeded, s.failed, s.signal, s.template
+       (SELECT m.rule FROM foliot_steps m WHERE m.partition = :partition AND m.job = s.mapped), s.above, s.pending, s.succeeded, s.failed, s.signal, s.template
 FROM json_each(:ids) i CROSS JOIN foliot_steps s
 WHERE s.partition = :partition AND s.job = i.value AND s.state IS NULL AND NOT s.begun;
 
@@ -239,116 +285,13 @@ WHERE rowid IN (
       AND j.partition = :partition AND j.id = w.waiter AND j.state || '' = 'held' AND j.hold || '' = 'workflow')
 RETURNING lane, state;
 
--- name: take_signals
--- Rows of [workflow, name]: signals that had come before.
-DELETE FROM foliot_signals
-WHERE rowid IN (
-    SELECT g.rowid FROM json_each(:rows) l CROSS JOIN foliot_signals g
-    WHERE g.partition = :partition AND g.workflow = json_extract(l.value, '$[0]')
-      AND g.name = json_extract(l.value, '$[1]'))
-RETURNING workflow, name, payload;
-
--- name: keep_signal
-INSERT INTO foliot_signals (partition, workflow, name, at, payload)
-VALUES (:partition, :id, :name, :now, :payload)
-ON CONFLICT (partition, workflow, name) DO UPDATE SET payload = excluded.payload, at = excluded.at;
-
--- name: find_signalled
--- The steps that wait for this signal.
-SELECT s.job FROM foliot_steps s
-WHERE s.partition = :partition AND s.workflow = :id AND s.signal = :name AND s.begun AND s.state IS NULL;
-
--- name: end_signalled
--- Rows of [job, payload]: what they waited for has come.
-INSERT INTO foliot_history (partition, id, fence, priority, attempt, losses, generation, state,
-                            namespace, kind, queue, created_at, run_at, started_at, finished_at,
-                            session, key, workflow, reason,
-                            tags, ordering_key, fair_key, schedule, extras, payload, result)
-SELECT :partition, j.id, j.fence, j.priority, j.attempt, j.losses, j.generation, 'succeeded', j.namespace,
-       j.kind, j.queue, j.created_at, j.run_at, j.claimed_at, :now, j.session, j.key, j.workflow,
-       'signal', j.tags, j.ordering_key, j.fair_key, j.schedule, j.extras, j.payload,
-       CAST(json_extract(n.value, '$[1]') AS BLOB)
-FROM json_each(:rows) n CROSS JOIN foliot_jobs j
-WHERE j.partition = :partition AND j.id = json_extract(n.value, '$[0]')
-  AND j.state || '' = 'held' AND j.hold || '' = 'signal';
-INSERT INTO foliot_outbox (partition, at, number, home, event, subject, namespace, kind, queue, data)
-SELECT :partition, :now, j.generation, j.id, 'job.succeeded', j.id,
-       j.namespace, j.kind, j.queue,
-       json_object('attempt', j.attempt, 'reason', 'signal', 'workflow', j.workflow,
-                   'schedule', json_extract(j.extras, '$.schedule'))
-FROM (SELECT 1 FROM foliot_listeners WHERE event = 'job.succeeded' LIMIT 1)
-CROSS JOIN json_each(:rows) n CROSS JOIN foliot_jobs j
-WHERE j.partition = :partition AND j.id = json_extract(n.value, '$[0]')
-  AND j.state || '' = 'held' AND j.hold || '' = 'signal'
-  AND substr(j.kind, 1, 3) <> 'on.'
-  AND EXISTS (SELECT 1 FROM foliot_listeners l
-              WHERE l.event = 'job.succeeded' AND l.kind IN ('*', j.kind) AND l.queue IN ('*', j.queue));
-DELETE FROM foliot_jobs
-WHERE rowid IN (SELECT j.rowid FROM json_each(:rows) n CROSS JOIN foliot_jobs j
-                WHERE j.partition = :partition AND j.id = json_extract(n.value, '$[0]')
-                  AND j.state || '' = 'held' AND j.hold || '' = 'signal')
-RETURNING id;
-
--- name: list_live_steps
--- Those that have not ended: whether each has begun, its rule, and that of the map of which it is an element.
-SELECT s.job, s.begun, s.rule,
-       (SELECT m.rule FROM foliot_steps m WHERE m.partition = :partition AND m.job = s.mapped)
-FROM foliot_steps s INDEXED BY foliot_steps_name
-WHERE s.partition = :partition AND s.workflow = :id AND s.state IS NULL
-ORDER BY s.job;
-
--- name: request_cancel_of_steps
-UPDATE foliot_jobs SET cancel_requested = 1
-WHERE rowid IN (SELECT j.rowid FROM json_each(:ids) i CROSS JOIN foliot_jobs j
-                WHERE j.partition = :partition AND j.id = i.value AND (NOT :running OR j.state || '' = 'running'))
-RETURNING id, state;
-
--- name: cancel_workflow
-UPDATE foliot_workflows SET cancel_requested = 1, stopped = 1, reason = :reason, paused_at = NULL
-WHERE partition = :partition AND id = :id;
-
--- name: stop_workflow
-UPDATE foliot_workflows SET stopped = 1 WHERE partition = :partition AND id = :id;
-
--- name: find_inner_workflows
--- Those that run for these jobs.
-SELECT w.id FROM json_each(:ids) i CROSS JOIN foliot_workflows w
-WHERE w.partition = :partition AND w.state = 'running' AND w.waiter IS NOT NULL AND w.waiter = i.value;
-
--- name: pause_workflow
-UPDATE foliot_workflows SET paused_at = :now, paused_by = :by, note = :note
-WHERE partition = :partition AND id = :id;
-
--- name: hold_steps
--- What has not started waits while its workflow is paused, also one that comes back from an attempt, or waits for
--- something else. One with an ordering key keeps its place, or others would overtake it.
-UPDATE foliot_jobs SET state = 'held', hold = 'paused', hold_note = NULL
-WHERE rowid IN (
-    SELECT j.rowid FROM json_each(:ids) i CROSS JOIN foliot_jobs j
-    CROSS JOIN foliot_workflows w ON w.partition = :partition AND w.id = j.workflow
-    WHERE j.partition = :partition AND j.id = i.value
-      AND (j.state || '' IN ('scheduled', 'ready') OR j.state || '' = 'held'
-       AND j.hold || '' IN ('limit', 'admission', 'turn', 'unknown_kind', 'unfitting_payload'))
-      AND j.ordering_key IS NULL AND w.paused_at IS NOT NULL);
-
--- name: resume_workflow
-UPDATE foliot_workflows SET paused_at = NULL, paused_by = NULL, note = NULL
-WHERE partition = :partition AND id = :id;
-
--- name: resume_steps
-UPDATE foliot_jobs
-SET state = CASE WHEN run_at > :now THEN 'scheduled' WHEN lane & 3 = 3 AND rank = 0 THEN 'held' ELSE 'ready' END,
-    hold = CASE WHEN run_at <= :now AND lane & 3 = 3 AND rank = 0 THEN 'turn' END
-WHERE rowid IN (SELECT j.rowid FROM json_each(:ids) i CROSS JOIN foliot_jobs j
-                WHERE j.partition = :partition AND j.id = i.value
-                  AND j.state || '' = 'held' AND j.hold || '' = 'paused')
-RETURNING lane, state;
-
 -- name: list_steps
 -- With the state of each job, live or ended.
-SELECT s.job, s.number, s.name, s.rule, coalesce(s.state, j.state, 'waiting'), s.parents, s.children, s.signal,
+SELECT s.job, s.number, s.name, s.rule, coalesce(s.state, j.state, 'waiting'), s.parents,
+       CASE WHEN s.grown = '[]' THEN s.children WHEN s.children = '[]' THEN s.grown
+            ELSE rtrim(s.children, ']') || ',' || substr(s.grown, 2) END, s.signal,
        s.mapped, s.added_by, s.finished_at, s.result, s.template, s.payload, s.begun, s.state,
-       coalesce(j.claimed_at, h.started_at, d.started_at), coalesce(j.hold, h.reason, d.reason)
+       coalesce(j.claimed_at, h.started_at, d.started_at), coalesce(j.hold, h.reason, d.reason), s.fence, s.generation
 FROM foliot_steps s
 LEFT JOIN foliot_jobs j ON j.partition = :partition AND j.id = s.job
 LEFT JOIN foliot_history h ON h.rowid = (
@@ -390,52 +333,6 @@ LEFT JOIN foliot_history h ON h.rowid = (
 LEFT JOIN foliot_dead d ON s.job = :job AND s.state = 'dead' AND d.partition = :partition AND d.id = s.job
 ORDER BY s.number;
 
--- name: remove_ended_jobs
--- Before they are tried again, under the same ids. Returns how far their fences had come, and which life was the last.
-SELECT e.id, max(e.fence), max(e.generation)
-FROM (SELECT d.id, d.fence, d.generation FROM json_each(:ids) i CROSS JOIN foliot_dead d
-      WHERE d.partition = :partition AND d.id = i.value
-      UNION ALL
-      SELECT h.id, h.fence, h.generation FROM json_each(:ids) i CROSS JOIN foliot_history h
-      WHERE h.partition = :partition AND h.id = i.value) e
-GROUP BY e.id;
-DELETE FROM foliot_dead WHERE partition = :partition AND id IN (SELECT value FROM json_each(:ids));
-DELETE FROM foliot_history WHERE partition = :partition AND id IN (SELECT value FROM json_each(:ids));
-
--- name: carry_fences
--- Rows of [job, fence, generation].
-WITH carried AS MATERIALIZED (
-    SELECT j.rowid AS place, json_extract(l.value, '$[1]') AS fence, json_extract(l.value, '$[2]') AS generation
-    FROM json_each(:rows) l CROSS JOIN foliot_jobs j
-    WHERE j.partition = :partition AND j.id = json_extract(l.value, '$[0]')
-)
-UPDATE foliot_jobs SET fence = c.fence, generation = c.generation
-FROM carried c
-WHERE foliot_jobs.rowid = c.place;
-
--- name: reset_steps
--- Rows of [job, pending, succeeded, failed, begun].
-WITH again AS MATERIALIZED (
-    SELECT s.rowid AS place, l.value AS n
-    FROM json_each(:rows) l CROSS JOIN foliot_steps s
-    WHERE s.partition = :partition AND s.job = json_extract(l.value, '$[0]')
-)
-UPDATE foliot_steps
-SET pending = json_extract(a.n, '$[1]'), succeeded = json_extract(a.n, '$[2]'), failed = json_extract(a.n, '$[3]'),
-    begun = json_extract(a.n, '$[4]'), told = 0, state = NULL, result = NULL, finished_at = NULL
-FROM again a
-WHERE foliot_steps.rowid = a.place;
-
--- name: reopen_workflow
-UPDATE foliot_workflows
-SET remaining = remaining + :number, failed = failed - :failed, forgiven = failed - :failed,
-    state = 'running', finished_at = NULL,
-    cancel_requested = 0, stopped = 0, reason = NULL,
-    -- Of one that ran for a job: only while that lives, or it would end for want of it.
-    waiter = (SELECT j.id FROM foliot_jobs j WHERE j.partition = :partition AND j.id = foliot_workflows.waiter),
-    deadline_at = :now + CAST(deadline * 1000000 AS INTEGER)
-WHERE partition = :partition AND id = :id;
-
 -- name: get_workflow
 SELECT w.id, w.name, w.namespace, w.state, w.policy, w.total, w.remaining, w.failed, w.created_at, w.deadline_at,
        w.finished_at, w.paused_at, w.paused_by, w.note, w.reason, w.cancel_requested, w.waiter, w.chain,
@@ -451,35 +348,6 @@ WHERE w.partition = :partition AND NOT w.chain AND (:name IS NULL OR w.name = :n
   AND (:state IS NULL OR w.state || '' = :state) AND (:before_at IS NULL OR (w.created_at, w.id) < (:before_at, :before))
 ORDER BY w.created_at DESC, w.id DESC LIMIT :limit;
 
--- name: find_stuck_workflows
--- Where something is left to carry out: whoever began it has died, or it is time. And nothing, where any runs.
-SELECT * FROM (SELECT DISTINCT s.workflow FROM foliot_steps s INDEXED BY foliot_steps_untold
-               WHERE s.partition = :partition AND s.state IS NOT NULL AND NOT s.told LIMIT :limit)
-UNION
-SELECT * FROM (SELECT w.id FROM foliot_workflows w INDEXED BY foliot_workflows_failing
-               WHERE w.partition = :partition AND w.state = 'running' AND w.policy = 'fail_fast'
-                 AND w.failed > w.forgiven AND NOT w.stopped LIMIT :limit)
-UNION
-SELECT * FROM (SELECT w.id FROM foliot_workflows w
-               WHERE w.partition = :partition AND w.state = 'running' AND w.deadline_at IS NOT NULL
-                 AND w.deadline_at <= :now AND NOT w.cancel_requested LIMIT :limit)
-UNION
-SELECT * FROM (SELECT w.id FROM foliot_workflows w INDEXED BY foliot_workflows_waiter
-               WHERE w.partition = :partition AND w.state = 'running' AND w.waiter IS NOT NULL
-                 AND NOT w.cancel_requested
-                 AND NOT EXISTS (SELECT 1 FROM foliot_jobs j WHERE j.partition = :partition AND j.id = w.waiter)
-               LIMIT :limit)
-UNION
-SELECT * FROM (SELECT NULL FROM foliot_workflows w WHERE w.partition = :partition AND w.state = 'running' LIMIT 1);
-
--- name: read_workflow_needs
--- Whether its deadline has passed, and whether the job that it ran for is gone.
-SELECT w.id, w.deadline_at <= :now,
-       w.waiter IS NOT NULL AND NOT EXISTS (
-           SELECT 1 FROM foliot_jobs j WHERE j.partition = :partition AND j.id = w.waiter)
-FROM json_each(:ids) i CROSS JOIN foliot_workflows w
-WHERE w.partition = :partition AND w.id = i.value AND w.state || '' = 'running' AND NOT w.cancel_requested;
-
 -- name: list_parents
 -- Of these steps: first whose parents are which, then those parents, each once.
 WITH mine AS MATERIALIZED (
@@ -491,28 +359,3 @@ UNION ALL
 SELECT s.job, NULL, s.name, s.state, s.result, s.mapped
 FROM (SELECT DISTINCT p.value AS job FROM mine m CROSS JOIN json_each(m.parents) p) p CROSS JOIN foliot_steps s
 WHERE s.partition = :partition AND s.job = p.job;
-
--- name: prune_workflows
--- The same ones in each part: they go last. The first part is the look before a write.
-SELECT 1 FROM foliot_workflows w
-WHERE w.partition = :partition AND w.finished_at IS NOT NULL
-  AND w.finished_at < :now - CAST(:keep * 1000000 AS INTEGER) LIMIT 1;
-DELETE FROM foliot_steps
-WHERE partition = :partition AND workflow IN (
-    SELECT w.id FROM foliot_workflows w
-    WHERE w.partition = :partition AND w.finished_at IS NOT NULL
-      AND w.finished_at < :now - CAST(:keep * 1000000 AS INTEGER)
-    ORDER BY w.finished_at, w.rowid LIMIT :limit);
-DELETE FROM foliot_signals
-WHERE partition = :partition AND workflow IN (
-    SELECT w.id FROM foliot_workflows w
-    WHERE w.partition = :partition AND w.finished_at IS NOT NULL
-      AND w.finished_at < :now - CAST(:keep * 1000000 AS INTEGER)
-    ORDER BY w.finished_at, w.rowid LIMIT :limit);
-DELETE FROM foliot_workflows
-WHERE rowid IN (
-    SELECT w.rowid FROM foliot_workflows w
-    WHERE w.partition = :partition AND w.finished_at IS NOT NULL
-      AND w.finished_at < :now - CAST(:keep * 1000000 AS INTEGER)
-    ORDER BY w.finished_at, w.rowid LIMIT :limit)
-RETURNING id;

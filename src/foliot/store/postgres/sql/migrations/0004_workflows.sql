@@ -5,6 +5,7 @@ CREATE TABLE foliot.workflows (
     partition        smallint    NOT NULL,
     id               uuid        NOT NULL,
     total            integer     NOT NULL,
+    edges            integer     NOT NULL DEFAULT 0,
     remaining        integer     NOT NULL,                -- steps whose end has not been told to their children
     failed           integer     NOT NULL DEFAULT 0,
     forgiven         integer     NOT NULL DEFAULT 0,      -- of these, what a retry of others has left: it stops nothing
@@ -25,6 +26,7 @@ CREATE TABLE foliot.workflows (
     reason           text,
     waiter           uuid,                                -- the job that stands for it elsewhere
     fingerprint      text        NOT NULL,
+    followed_by      text        NOT NULL DEFAULT '[]',   -- JSON: chains whose jobs came after its steps when it had ended
     PRIMARY KEY (partition, id)
 ) WITH (fillfactor = 50);
 CREATE INDEX workflows_running ON foliot.workflows (partition, id) WHERE state = 'running';
@@ -42,9 +44,12 @@ CREATE TABLE foliot.steps (
     job         uuid        NOT NULL,
     workflow    uuid        NOT NULL,
     number      integer     NOT NULL,
-    pending     integer     NOT NULL,                     -- parents that have not ended
+    above       integer     NOT NULL DEFAULT 0,           -- parents
+    pending     integer     NOT NULL,                     -- of these, those that have not ended
     succeeded   integer     NOT NULL DEFAULT 0,           -- parents that did
     failed      integer     NOT NULL DEFAULT 0,
+    fence       bigint      NOT NULL DEFAULT 0,           -- of its job, and which life that was, when it last ended:
+    generation  smallint    NOT NULL DEFAULT 0,           -- carried on when it is tried again
     begun       boolean     NOT NULL,                     -- its rule has let it run
     told        boolean     NOT NULL DEFAULT false,       -- its end was counted by its children
     state       text,                                     -- how it ended
@@ -56,6 +61,7 @@ CREATE TABLE foliot.steps (
     finished_at timestamptz,
     parents     text        NOT NULL,                     -- JSON: their jobs
     children    text        NOT NULL,
+    grown       text        NOT NULL DEFAULT '[]',        -- children that it has added itself
     template    text        NOT NULL,                     -- JSON: the job as it was submitted, without its payload
     payload     bytea       NOT NULL,
     result      bytea,

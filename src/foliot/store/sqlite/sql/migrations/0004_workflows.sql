@@ -4,6 +4,7 @@ CREATE TABLE foliot_workflows (
     partition        INTEGER NOT NULL,
     id               TEXT    NOT NULL,
     total            INTEGER NOT NULL,
+    edges            INTEGER NOT NULL DEFAULT 0,
     remaining        INTEGER NOT NULL,                -- steps whose end has not been told to their children
     failed           INTEGER NOT NULL DEFAULT 0,
     forgiven         INTEGER NOT NULL DEFAULT 0,      -- of these, what a retry of others has left: it stops nothing
@@ -24,6 +25,7 @@ CREATE TABLE foliot_workflows (
     reason           TEXT,
     waiter           TEXT,                            -- the job that stands for it elsewhere
     fingerprint      TEXT    NOT NULL,
+    followed_by      TEXT    NOT NULL DEFAULT '[]',   -- JSON: chains whose jobs came after its steps when it had ended
     PRIMARY KEY (partition, id)
 );
 -- Where none runs, no job that ends is a step: one look at this spares plain jobs all others.
@@ -43,9 +45,12 @@ CREATE TABLE foliot_steps (
     job         TEXT    NOT NULL,
     workflow    TEXT    NOT NULL,
     number      INTEGER NOT NULL,
-    pending     INTEGER NOT NULL,                     -- parents that have not ended
+    above       INTEGER NOT NULL DEFAULT 0,           -- parents
+    pending     INTEGER NOT NULL,                     -- of these, those that have not ended
     succeeded   INTEGER NOT NULL DEFAULT 0,           -- parents that did
     failed      INTEGER NOT NULL DEFAULT 0,
+    fence       INTEGER NOT NULL DEFAULT 0,           -- of its job, and which life that was, when it last ended:
+    generation  INTEGER NOT NULL DEFAULT 0,           -- carried on when it is tried again
     begun       INTEGER NOT NULL,                     -- its rule has let it run
     told        INTEGER NOT NULL DEFAULT 0,           -- its end was counted by its children
     state       TEXT,                                 -- how it ended
@@ -57,6 +62,7 @@ CREATE TABLE foliot_steps (
     finished_at INTEGER,
     parents     TEXT    NOT NULL,                     -- JSON: their jobs
     children    TEXT    NOT NULL,
+    grown       TEXT    NOT NULL DEFAULT '[]',        -- children that it has added itself
     template    TEXT    NOT NULL,                     -- JSON: the job as it was submitted, without its payload
     payload     BLOB    NOT NULL,
     result      BLOB,

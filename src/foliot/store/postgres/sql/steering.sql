@@ -1,0 +1,238 @@
+-- What is done to whole workflows: signals, cancel, pause, retry, and what time does. The workflow's row is locked
+-- first, by lock_workflows.
+
+-- name: take_signals
+-- Rows of [workflow, name]: signals that had come before.
+DELETE FROM foliot.signals g
+USING jsonb_array_elements(:rows::jsonb) AS l (n)
+WHERE g.partition = :partition AND g.workflow = (l.n ->> 0)::uuid AND g.name = l.n ->> 1
+RETURNING g.workflow::text, g.name, g.payload;
+
+-- name: keep_signal
+INSERT INTO foliot.signals (partition, workflow, name, at, payload)
+VALUES (:partition, :id::uuid, :name, coalesce(:now, now()), :payload)
+ON CONFLICT (partition, workflow, name) DO UPDATE SET payload = excluded.payload, at = excluded.at;
+
+-- name: find_signalled
+-- The steps that wait for this signal.
+SELECT s.job::text FROM foliot.steps s
+WHERE s.partition = :partition AND s.workflow = :id::uuid AND s.signal = :name AND s.begun AND s.state IS NULL;
+
+-- name: end_signalled
+-- Rows of [job, payload]: what they waited for has come.
+WITH told AS MATERIALIZED (
+    SELECT (n ->> 0)::uuid AS id, convert_to(n ->> 1, 'UTF8') AS result FROM jsonb_array_elements(:rows::jsonb) n
+), gone AS (
+    DELETE FROM foliot.jobs j
+    WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT id FROM told))
+      AND j.state || '' = 'held' AND j.hold || '' = 'signal'
+    RETURNING j.*
+), kept AS (
+    INSERT INTO foliot.history (partition, id, fence, priority, attempt, losses, generation, state,
+                                namespace, kind, queue, created_at, run_at, started_at, finished_at,
+                                session, key, workflow, reason,
+                                tags, ordering_key, fair_key, schedule, extras, payload, result)
+    SELECT :partition::smallint, g.id, fence, priority, attempt, losses, generation, 'succeeded', namespace,
+           kind, queue, created_at, run_at, claimed_at, coalesce(:now, now()), session, key, workflow,
+           'signal', tags, ordering_key, fair_key, schedule, extras, payload,
+           (SELECT t.result FROM told t WHERE t.id = g.id)
+    FROM gone g
+), emitted AS (
+    INSERT INTO foliot.outbox (partition, at, number, home, event, subject, namespace, kind, queue, data)
+    SELECT :partition::smallint, coalesce(:now, now()), e.generation, e.id, 'job.succeeded', e.id::text,
+           e.namespace, e.kind, e.queue,
+           jsonb_build_object('attempt', e.attempt, 'reason', 'signal', 'workflow', e.workflow,
+                              'schedule', e.extras::jsonb ->> 'schedule')::text
+    FROM gone e
+    WHERE (SELECT 1 FROM foliot.listeners l WHERE l.event = 'job.succeeded' LIMIT 1) IS NOT NULL
+      AND left(e.kind, 3) <> 'on.'
+      AND ARRAY(SELECT l.kind || ' ' || l.queue FROM foliot.listeners l WHERE l.event = 'job.succeeded')
+          && ARRAY['* *', e.kind || ' *', '* ' || e.queue, e.kind || ' ' || e.queue]
+)
+SELECT id::text FROM gone;
+
+-- name: list_live_steps
+-- Those that have not ended: whether each has begun, its rule, and that of the map of which it is an element.
+SELECT s.job::text, s.begun, s.rule,
+       (SELECT m.rule FROM foliot.steps m WHERE m.partition = :partition AND m.job = s.mapped)
+FROM foliot.steps s
+WHERE s.partition = :partition AND s.workflow = :id::uuid AND s.state IS NULL
+ORDER BY s.job;
+
+-- name: request_cancel_of_steps
+WITH found AS MATERIALIZED (
+    SELECT id FROM foliot.jobs
+    WHERE partition = :partition AND id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
+    ORDER BY id FOR UPDATE
+)
+UPDATE foliot.jobs j SET cancel_requested = true
+WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT id FROM found))
+  AND (NOT :running OR j.state || '' = 'running')
+RETURNING j.id::text, j.state;
+
+-- name: cancel_workflow
+UPDATE foliot.workflows SET cancel_requested = true, stopped = true, reason = :reason, paused_at = NULL
+WHERE partition = :partition AND id = :id::uuid;
+
+-- name: stop_workflow
+UPDATE foliot.workflows SET stopped = true WHERE partition = :partition AND id = :id::uuid;
+
+-- name: find_inner_workflows
+-- Those that run for these jobs.
+SELECT w.id::text FROM foliot.workflows w
+WHERE w.partition = :partition AND w.state = 'running'
+  AND w.waiter = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i));
+
+-- name: pause_workflow
+UPDATE foliot.workflows
+SET paused_at = coalesce(:now, now()), paused_by = :by, note = :note
+WHERE partition = :partition AND id = :id::uuid;
+
+-- name: hold_steps
+-- What has not started waits while its workflow is paused, also one that comes back from an attempt, or waits for
+-- something else. One with an ordering key keeps its place, or others would overtake it.
+UPDATE foliot.jobs j SET state = 'held', hold = 'paused', hold_note = NULL
+WHERE j.partition = :partition AND j.ordering_key IS NULL
+  AND (j.state || '' IN ('scheduled', 'ready') OR j.state || '' = 'held'
+       AND j.hold || '' IN ('limit', 'admission', 'turn', 'unknown_kind', 'unfitting_payload'))
+  AND j.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
+  AND (SELECT w.paused_at FROM foliot.workflows w WHERE w.partition = :partition AND w.id = j.workflow) IS NOT NULL;
+
+-- name: resume_workflow
+UPDATE foliot.workflows SET paused_at = NULL, paused_by = NULL, note = NULL
+WHERE partition = :partition AND id = :id::uuid;
+
+-- name: resume_steps
+UPDATE foliot.jobs j
+SET state = CASE WHEN j.run_at > coalesce(:now, now()) THEN 'scheduled'
+                 WHEN j.lane & 3 = 3 AND j.rank = 0 THEN 'held' ELSE 'ready' END,
+    hold = CASE WHEN j.run_at <= coalesce(:now, now()) AND j.lane & 3 = 3 AND j.rank = 0 THEN 'turn' END
+WHERE j.partition = :partition AND j.state || '' = 'held' AND j.hold || '' = 'paused'
+  AND j.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
+RETURNING j.lane, j.state;
+
+-- name: merge_chains
+-- Of two chains that run, the second becomes a part of the first, with whatever its steps are and were. Its row stays as
+-- that of one which has ended: what was kept for it is kept as long as it is.
+WITH moved AS (
+    UPDATE foliot.steps s SET workflow = :id::uuid, number = s.number + :after
+    WHERE s.partition = :partition AND s.workflow = :other::uuid
+    RETURNING s.job, s.state, s.finished_at
+), found AS MATERIALIZED (
+    SELECT j.id FROM foliot.jobs j
+    WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT m.job FROM moved m WHERE m.state IS NULL))
+    ORDER BY j.id FOR UPDATE
+), live AS (
+    UPDATE foliot.jobs j SET workflow = :id::uuid
+    WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT id FROM found)) AND j.workflow = :other::uuid
+), buried AS (
+    UPDATE foliot.dead d SET workflow = :id::uuid
+    WHERE d.partition = :partition AND d.workflow = :other::uuid
+      AND d.id = ANY (ARRAY(SELECT m.job FROM moved m WHERE m.state = 'dead'))
+), past AS (
+    UPDATE foliot.history h SET workflow = :id::uuid
+    FROM moved m
+    WHERE h.partition = :partition AND h.id = m.job AND h.finished_at = m.finished_at AND h.workflow = :other::uuid
+), other AS (
+    SELECT * FROM foliot.workflows o WHERE o.partition = :partition AND o.id = :other::uuid
+), ended AS (
+    UPDATE foliot.workflows w
+    SET state = 'succeeded', finished_at = coalesce(:now, now()), total = 0, remaining = 0, failed = 0, forgiven = 0,
+        edges = 0
+    WHERE w.partition = :partition AND w.id = :other::uuid
+)
+UPDATE foliot.workflows w
+SET total = w.total + o.total, remaining = w.remaining + o.remaining, failed = w.failed + o.failed,
+    forgiven = w.forgiven + o.forgiven, edges = w.edges + o.edges,
+    followed_by = (w.followed_by::jsonb || o.followed_by::jsonb)::text
+FROM other o
+WHERE w.partition = :partition AND w.id = :id::uuid;
+
+-- name: remove_ended_jobs
+-- Before they are tried again, under the same ids.
+WITH buried AS (
+    DELETE FROM foliot.dead d
+    WHERE d.partition = :partition
+      AND d.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
+)
+DELETE FROM foliot.history h
+WHERE h.partition = :partition
+  AND h.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i));
+
+-- name: carry_fences
+-- Rows of [job, fence, generation].
+WITH told AS MATERIALIZED (
+    SELECT jsonb_object_agg(n ->> 0, n) AS facts, array_agg((n ->> 0)::uuid) AS ids FROM jsonb_array_elements(:rows::jsonb) n
+)
+UPDATE foliot.jobs j
+SET fence = ((SELECT facts FROM told) -> j.id::text ->> 1)::bigint, generation = ((SELECT facts FROM told) -> j.id::text ->> 2)::smallint
+WHERE j.partition = :partition AND j.id = ANY ((SELECT ids FROM told)::uuid[]);
+
+-- name: reset_steps
+-- Rows of [job, pending, succeeded, failed, begun, generation].
+WITH told AS MATERIALIZED (
+    SELECT jsonb_object_agg(n ->> 0, n) AS facts, array_agg((n ->> 0)::uuid) AS ids FROM jsonb_array_elements(:rows::jsonb) n
+)
+UPDATE foliot.steps s
+SET pending = ((SELECT facts FROM told) -> s.job::text ->> 1)::integer, succeeded = ((SELECT facts FROM told) -> s.job::text ->> 2)::integer, failed = ((SELECT facts FROM told) -> s.job::text ->> 3)::integer, begun = ((SELECT facts FROM told) -> s.job::text ->> 4)::boolean,
+    generation = ((SELECT facts FROM told) -> s.job::text ->> 5)::smallint,
+    told = false, state = NULL, result = NULL, finished_at = NULL
+WHERE s.partition = :partition AND s.job = ANY ((SELECT ids FROM told)::uuid[]);
+
+-- name: reopen_workflow
+UPDATE foliot.workflows w
+SET remaining = w.remaining + :number, failed = w.failed - :failed, forgiven = w.failed - :failed,
+    state = 'running', finished_at = NULL,
+    cancel_requested = false, stopped = false, reason = NULL,
+    -- Of one that ran for a job: only while that lives, or it would end for want of it.
+    waiter = (SELECT j.id FROM foliot.jobs j WHERE j.partition = :partition AND j.id = w.waiter),
+    deadline_at = coalesce(:now, now()) + make_interval(secs => w.deadline)
+WHERE w.partition = :partition AND w.id = :id::uuid;
+
+-- name: find_stuck_workflows
+-- Where something is left to carry out: whoever began it has died, or it is time. And nothing, where any runs.
+(SELECT DISTINCT s.workflow::text FROM foliot.steps s
+ WHERE s.partition = :partition AND s.state IS NOT NULL AND NOT s.told LIMIT :limit)
+UNION
+(SELECT w.id::text FROM foliot.workflows w
+ WHERE w.partition = :partition AND w.state = 'running' AND w.policy = 'fail_fast' AND w.failed > w.forgiven
+   AND NOT w.stopped
+ LIMIT :limit)
+UNION
+(SELECT w.id::text FROM foliot.workflows w
+ WHERE w.partition = :partition AND w.state = 'running' AND w.deadline_at <= coalesce(:now, now())
+   AND NOT w.cancel_requested LIMIT :limit)
+UNION
+(SELECT w.id::text FROM foliot.workflows w
+ WHERE w.partition = :partition AND w.state = 'running' AND w.waiter IS NOT NULL AND NOT w.cancel_requested
+   AND NOT EXISTS (SELECT FROM foliot.jobs j WHERE j.partition = :partition AND j.id = w.waiter)
+ LIMIT :limit)
+UNION
+(SELECT NULL FROM foliot.workflows w WHERE w.partition = :partition AND w.state = 'running' LIMIT 1);
+
+-- name: read_workflow_needs
+-- Whether its deadline has passed, and whether the job that it ran for is gone.
+SELECT w.id::text, w.deadline_at <= coalesce(:now, now()),
+       w.waiter IS NOT NULL AND NOT EXISTS (
+           SELECT FROM foliot.jobs j WHERE j.partition = :partition AND j.id = w.waiter)
+FROM foliot.workflows w
+WHERE w.partition = :partition AND w.state = 'running' AND NOT w.cancel_requested
+  AND w.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i));
+
+-- name: prune_workflows
+-- Not what steps that are kept come after.
+WITH old AS MATERIALIZED (
+    SELECT w.id FROM foliot.workflows w
+    WHERE w.partition = :partition AND w.finished_at < coalesce(:now, now()) - make_interval(secs => :keep)
+      AND (w.followed_by = '[]' OR NOT EXISTS (
+          SELECT FROM jsonb_array_elements_text(w.followed_by::jsonb) i
+          JOIN foliot.workflows f ON f.partition = :partition AND f.id = i::uuid
+          WHERE f.finished_at IS NULL OR f.finished_at >= coalesce(:now, now()) - make_interval(secs => :keep)))
+    ORDER BY w.finished_at LIMIT :limit FOR UPDATE SKIP LOCKED
+), steps AS (
+    DELETE FROM foliot.steps s WHERE s.partition = :partition AND s.workflow = ANY (ARRAY(SELECT id FROM old))
+), signals AS (
+    DELETE FROM foliot.signals g WHERE g.partition = :partition AND g.workflow = ANY (ARRAY(SELECT id FROM old))
+)
+DELETE FROM foliot.workflows w WHERE w.partition = :partition AND w.id = ANY (ARRAY(SELECT id FROM old))
+RETURNING w.id::text;

@@ -1,0 +1,248 @@
+-- What is done to whole workflows: signals, cancel, pause, retry, and what time does. The workflow's row is locked
+-- first, by lock_workflows.
+
+-- name: take_signals
+-- Rows of [workflow, name]: signals that had come before.
+DELETE FROM foliot_signals
+WHERE rowid IN (
+    SELECT g.rowid FROM json_each(:rows) l CROSS JOIN foliot_signals g
+    WHERE g.partition = :partition AND g.workflow = json_extract(l.value, '$[0]')
+      AND g.name = json_extract(l.value, '$[1]'))
+RETURNING workflow, name, payload;
+
+-- name: keep_signal
+INSERT INTO foliot_signals (partition, workflow, name, at, payload)
+VALUES (:partition, :id, :name, :now, :payload)
+ON CONFLICT (partition, workflow, name) DO UPDATE SET payload = excluded.payload, at = excluded.at;
+
+-- name: find_signalled
+-- The steps that wait for this signal.
+SELECT s.job FROM foliot_steps s
+WHERE s.partition = :partition AND s.workflow = :id AND s.signal = :name AND s.begun AND s.state IS NULL;
+
+-- name: end_signalled
+-- Rows of [job, payload]: what they waited for has come.
+INSERT INTO foliot_history (partition, id, fence, priority, attempt, losses, generation, state,
+                            namespace, kind, queue, created_at, run_at, started_at, finished_at,
+                            session, key, workflow, reason,
+                            tags, ordering_key, fair_key, schedule, extras, payload, result)
+SELECT :partition, j.id, j.fence, j.priority, j.attempt, j.losses, j.generation, 'succeeded', j.namespace,
+       j.kind, j.queue, j.created_at, j.run_at, j.claimed_at, :now, j.session, j.key, j.workflow,
+       'signal', j.tags, j.ordering_key, j.fair_key, j.schedule, j.extras, j.payload,
+       CAST(json_extract(n.value, '$[1]') AS BLOB)
+FROM json_each(:rows) n CROSS JOIN foliot_jobs j
+WHERE j.partition = :partition AND j.id = json_extract(n.value, '$[0]')
+  AND j.state || '' = 'held' AND j.hold || '' = 'signal';
+INSERT INTO foliot_outbox (partition, at, number, home, event, subject, namespace, kind, queue, data)
+SELECT :partition, :now, j.generation, j.id, 'job.succeeded', j.id,
+       j.namespace, j.kind, j.queue,
+       json_object('attempt', j.attempt, 'reason', 'signal', 'workflow', j.workflow,
+                   'schedule', json_extract(j.extras, '$.schedule'))
+FROM (SELECT 1 FROM foliot_listeners WHERE event = 'job.succeeded' LIMIT 1)
+CROSS JOIN json_each(:rows) n CROSS JOIN foliot_jobs j
+WHERE j.partition = :partition AND j.id = json_extract(n.value, '$[0]')
+  AND j.state || '' = 'held' AND j.hold || '' = 'signal'
+  AND substr(j.kind, 1, 3) <> 'on.'
+  AND EXISTS (SELECT 1 FROM foliot_listeners l
+              WHERE l.event = 'job.succeeded' AND l.kind IN ('*', j.kind) AND l.queue IN ('*', j.queue));
+DELETE FROM foliot_jobs
+WHERE rowid IN (SELECT j.rowid FROM json_each(:rows) n CROSS JOIN foliot_jobs j
+                WHERE j.partition = :partition AND j.id = json_extract(n.value, '$[0]')
+                  AND j.state || '' = 'held' AND j.hold || '' = 'signal')
+RETURNING id;
+
+-- name: list_live_steps
+-- Those that have not ended: whether each has begun, its rule, and that of the map of which it is an element.
+SELECT s.job, s.begun, s.rule,
+       (SELECT m.rule FROM foliot_steps m WHERE m.partition = :partition AND m.job = s.mapped)
+FROM foliot_steps s INDEXED BY foliot_steps_name
+WHERE s.partition = :partition AND s.workflow = :id AND s.state IS NULL
+ORDER BY s.job;
+
+-- name: request_cancel_of_steps
+UPDATE foliot_jobs SET cancel_requested = 1
+WHERE rowid IN (SELECT j.rowid FROM json_each(:ids) i CROSS JOIN foliot_jobs j
+                WHERE j.partition = :partition AND j.id = i.value AND (NOT :running OR j.state || '' = 'running'))
+RETURNING id, state;
+
+-- name: cancel_workflow
+UPDATE foliot_workflows SET cancel_requested = 1, stopped = 1, reason = :reason, paused_at = NULL
+WHERE partition = :partition AND id = :id;
+
+-- name: stop_workflow
+UPDATE foliot_workflows SET stopped = 1 WHERE partition = :partition AND id = :id;
+
+-- name: find_inner_workflows
+-- Those that run for these jobs.
+SELECT w.id FROM json_each(:ids) i CROSS JOIN foliot_workflows w
+WHERE w.partition = :partition AND w.state = 'running' AND w.waiter IS NOT NULL AND w.waiter = i.value;
+
+-- name: pause_workflow
+UPDATE foliot_workflows SET paused_at = :now, paused_by = :by, note = :note
+WHERE partition = :partition AND id = :id;
+
+-- name: hold_steps
+-- What has not started waits while its workflow is paused, also one that comes back from an attempt, or waits for
+-- something else. One with an ordering key keeps its place, or others would overtake it.
+UPDATE foliot_jobs SET state = 'held', hold = 'paused', hold_note = NULL
+WHERE rowid IN (
+    SELECT j.rowid FROM json_each(:ids) i CROSS JOIN foliot_jobs j
+    CROSS JOIN foliot_workflows w ON w.partition = :partition AND w.id = j.workflow
+    WHERE j.partition = :partition AND j.id = i.value
+      AND (j.state || '' IN ('scheduled', 'ready') OR j.state || '' = 'held'
+       AND j.hold || '' IN ('limit', 'admission', 'turn', 'unknown_kind', 'unfitting_payload'))
+      AND j.ordering_key IS NULL AND w.paused_at IS NOT NULL);
+
+-- name: resume_workflow
+UPDATE foliot_workflows SET paused_at = NULL, paused_by = NULL, note = NULL
+WHERE partition = :partition AND id = :id;
+
+-- name: resume_steps
+UPDATE foliot_jobs
+SET state = CASE WHEN run_at > :now THEN 'scheduled' WHEN lane & 3 = 3 AND rank = 0 THEN 'held' ELSE 'ready' END,
+    hold = CASE WHEN run_at <= :now AND lane & 3 = 3 AND rank = 0 THEN 'turn' END
+WHERE rowid IN (SELECT j.rowid FROM json_each(:ids) i CROSS JOIN foliot_jobs j
+                WHERE j.partition = :partition AND j.id = i.value
+                  AND j.state || '' = 'held' AND j.hold || '' = 'paused')
+RETURNING lane, state;
+
+-- name: merge_chains
+-- Of two chains that run, the second becomes a part of the first, with whatever its steps are and were. Its row stays as
+-- that of one which has ended: what was kept for it is kept as long as it is.
+UPDATE foliot_jobs SET workflow = :id
+WHERE rowid IN (SELECT j.rowid FROM foliot_steps s INDEXED BY foliot_steps_name CROSS JOIN foliot_jobs j
+                WHERE s.partition = :partition AND s.workflow = :other AND s.state IS NULL
+                  AND j.partition = :partition AND j.id = s.job AND j.workflow = :other);
+UPDATE foliot_dead SET workflow = :id
+WHERE rowid IN (SELECT d.rowid FROM foliot_steps s INDEXED BY foliot_steps_name CROSS JOIN foliot_dead d
+                WHERE s.partition = :partition AND s.workflow = :other AND s.state = 'dead'
+                  AND d.partition = :partition AND d.id = s.job AND d.workflow = :other);
+UPDATE foliot_history SET workflow = :id
+WHERE rowid IN (SELECT h.rowid FROM foliot_steps s INDEXED BY foliot_steps_name CROSS JOIN foliot_history h
+                WHERE s.partition = :partition AND s.workflow = :other AND s.state IS NOT NULL
+                  AND h.partition = :partition AND h.id = s.job AND h.workflow = :other);
+UPDATE foliot_steps SET workflow = :id, number = number + :after
+WHERE partition = :partition AND workflow = :other;
+UPDATE foliot_workflows
+SET total = foliot_workflows.total + o.total, remaining = foliot_workflows.remaining + o.remaining,
+    failed = foliot_workflows.failed + o.failed, forgiven = foliot_workflows.forgiven + o.forgiven,
+    edges = foliot_workflows.edges + o.edges,
+    followed_by = (SELECT json_group_array(f.value) FROM (
+        SELECT value FROM json_each(foliot_workflows.followed_by) UNION ALL SELECT value FROM json_each(o.followed_by)) f)
+FROM foliot_workflows o
+WHERE foliot_workflows.partition = :partition AND foliot_workflows.id = :id
+  AND o.partition = :partition AND o.id = :other;
+UPDATE foliot_workflows
+SET state = 'succeeded', finished_at = :now, total = 0, remaining = 0, failed = 0, forgiven = 0, edges = 0
+WHERE partition = :partition AND id = :other;
+
+-- name: remove_ended_jobs
+-- Before they are tried again, under the same ids.
+DELETE FROM foliot_dead WHERE partition = :partition AND id IN (SELECT value FROM json_each(:ids));
+DELETE FROM foliot_history WHERE partition = :partition AND id IN (SELECT value FROM json_each(:ids));
+
+-- name: carry_fences
+-- Rows of [job, fence, generation].
+WITH carried AS MATERIALIZED (
+    SELECT j.rowid AS place, json_extract(l.value, '$[1]') AS fence, json_extract(l.value, '$[2]') AS generation
+    FROM json_each(:rows) l CROSS JOIN foliot_jobs j
+    WHERE j.partition = :partition AND j.id = json_extract(l.value, '$[0]')
+)
+UPDATE foliot_jobs SET fence = c.fence, generation = c.generation
+FROM carried c
+WHERE foliot_jobs.rowid = c.place;
+
+-- name: reset_steps
+-- Rows of [job, pending, succeeded, failed, begun, generation].
+WITH again AS MATERIALIZED (
+    SELECT s.rowid AS place, l.value AS n
+    FROM json_each(:rows) l CROSS JOIN foliot_steps s
+    WHERE s.partition = :partition AND s.job = json_extract(l.value, '$[0]')
+)
+UPDATE foliot_steps
+SET pending = json_extract(a.n, '$[1]'), succeeded = json_extract(a.n, '$[2]'), failed = json_extract(a.n, '$[3]'),
+    begun = json_extract(a.n, '$[4]'), generation = json_extract(a.n, '$[5]'),
+    told = 0, state = NULL, result = NULL, finished_at = NULL
+FROM again a
+WHERE foliot_steps.rowid = a.place;
+
+-- name: reopen_workflow
+UPDATE foliot_workflows
+SET remaining = remaining + :number, failed = failed - :failed, forgiven = failed - :failed,
+    state = 'running', finished_at = NULL,
+    cancel_requested = 0, stopped = 0, reason = NULL,
+    -- Of one that ran for a job: only while that lives, or it would end for want of it.
+    waiter = (SELECT j.id FROM foliot_jobs j WHERE j.partition = :partition AND j.id = foliot_workflows.waiter),
+    deadline_at = :now + CAST(deadline * 1000000 AS INTEGER)
+WHERE partition = :partition AND id = :id;
+
+-- name: find_stuck_workflows
+-- Where something is left to carry out: whoever began it has died, or it is time. And nothing, where any runs.
+SELECT * FROM (SELECT DISTINCT s.workflow FROM foliot_steps s INDEXED BY foliot_steps_untold
+               WHERE s.partition = :partition AND s.state IS NOT NULL AND NOT s.told LIMIT :limit)
+UNION
+SELECT * FROM (SELECT w.id FROM foliot_workflows w INDEXED BY foliot_workflows_failing
+               WHERE w.partition = :partition AND w.state = 'running' AND w.policy = 'fail_fast'
+                 AND w.failed > w.forgiven AND NOT w.stopped LIMIT :limit)
+UNION
+SELECT * FROM (SELECT w.id FROM foliot_workflows w
+               WHERE w.partition = :partition AND w.state = 'running' AND w.deadline_at IS NOT NULL
+                 AND w.deadline_at <= :now AND NOT w.cancel_requested LIMIT :limit)
+UNION
+SELECT * FROM (SELECT w.id FROM foliot_workflows w INDEXED BY foliot_workflows_waiter
+               WHERE w.partition = :partition AND w.state = 'running' AND w.waiter IS NOT NULL
+                 AND NOT w.cancel_requested
+                 AND NOT EXISTS (SELECT 1 FROM foliot_jobs j WHERE j.partition = :partition AND j.id = w.waiter)
+               LIMIT :limit)
+UNION
+SELECT * FROM (SELECT NULL FROM foliot_workflows w WHERE w.partition = :partition AND w.state = 'running' LIMIT 1);
+
+-- name: read_workflow_needs
+-- Whether its deadline has passed, and whether the job that it ran for is gone.
+SELECT w.id, w.deadline_at <= :now,
+       w.waiter IS NOT NULL AND NOT EXISTS (
+           SELECT 1 FROM foliot_jobs j WHERE j.partition = :partition AND j.id = w.waiter)
+FROM json_each(:ids) i CROSS JOIN foliot_workflows w
+WHERE w.partition = :partition AND w.id = i.value AND w.state || '' = 'running' AND NOT w.cancel_requested;
+
+-- name: prune_workflows
+-- Not what steps that are kept come after. The same ones in each part: they go last. The first part is the look before
+-- a write.
+SELECT 1 FROM foliot_workflows w
+WHERE w.partition = :partition AND w.finished_at IS NOT NULL
+  AND w.finished_at < :now - CAST(:keep * 1000000 AS INTEGER)
+  AND (w.followed_by = '[]' OR NOT EXISTS (
+      SELECT 1 FROM json_each(w.followed_by) i CROSS JOIN foliot_workflows f
+      WHERE f.partition = :partition AND f.id = i.value
+        AND (f.finished_at IS NULL OR f.finished_at >= :now - CAST(:keep * 1000000 AS INTEGER)))) LIMIT 1;
+DELETE FROM foliot_steps
+WHERE partition = :partition AND workflow IN (
+    SELECT w.id FROM foliot_workflows w
+    WHERE w.partition = :partition AND w.finished_at IS NOT NULL
+      AND w.finished_at < :now - CAST(:keep * 1000000 AS INTEGER)
+      AND (w.followed_by = '[]' OR NOT EXISTS (
+          SELECT 1 FROM json_each(w.followed_by) i CROSS JOIN foliot_workflows f
+          WHERE f.partition = :partition AND f.id = i.value
+            AND (f.finished_at IS NULL OR f.finished_at >= :now - CAST(:keep * 1000000 AS INTEGER))))
+    ORDER BY w.finished_at, w.rowid LIMIT :limit);
+DELETE FROM foliot_signals
+WHERE partition = :partition AND workflow IN (
+    SELECT w.id FROM foliot_workflows w
+    WHERE w.partition = :partition AND w.finished_at IS NOT NULL
+      AND w.finished_at < :now - CAST(:keep * 1000000 AS INTEGER)
+      AND (w.followed_by = '[]' OR NOT EXISTS (
+          SELECT 1 FROM json_each(w.followed_by) i CROSS JOIN foliot_workflows f
+          WHERE f.partition = :partition AND f.id = i.value
+            AND (f.finished_at IS NULL OR f.finished_at >= :now - CAST(:keep * 1000000 AS INTEGER))))
+    ORDER BY w.finished_at, w.rowid LIMIT :limit);
+DELETE FROM foliot_workflows
+WHERE rowid IN (
+    SELECT w.rowid FROM foliot_workflows w
+    WHERE w.partition = :partition AND w.finished_at IS NOT NULL
+      AND w.finished_at < :now - CAST(:keep * 1000000 AS INTEGER)
+      AND (w.followed_by = '[]' OR NOT EXISTS (
+          SELECT 1 FROM json_each(w.followed_by) i CROSS JOIN foliot_workflows f
+          WHERE f.partition = :partition AND f.id = i.value
+            AND (f.finished_at IS NULL OR f.finished_at >= :now - CAST(:keep * 1000000 AS INTEGER))))
+    ORDER BY w.finished_at, w.rowid LIMIT :limit)
+RETURNING id;

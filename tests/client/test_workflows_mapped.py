@@ -1,0 +1,94 @@
+"""What comes after a map, and how it is said: it waits for the elements, on both kinds of store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from foliot import Foliot, InvalidValue, current_job
+from support.fleet import eventually
+
+Start = Callable[[], None]
+
+
+@pytest.fixture
+def numbers(app: Foliot) -> Any:
+    @app.job
+    async def numbers() -> list[int]:
+        return [0, 1, 2]
+
+    return numbers
+
+
+@pytest.fixture
+def slowly(app: Foliot) -> Any:
+    @app.job(max_attempts=1)
+    async def slowly(number: int) -> int:
+        await asyncio.sleep(0.3)
+        if number == 1:
+            raise ValueError("no luck")
+        return number
+
+    return slowly
+
+
+@pytest.fixture
+def seen(app: Foliot) -> Any:
+    @app.job
+    async def seen() -> list[str]:
+        return [f"{one.name} {one.state} {one.result}" for one in current_job().parents]
+
+    return seen
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_what_follows_a_map_waits_for_its_elements_however_it_is_said(
+    app: Foliot, numbers: Any, slowly: Any, seen: Any, start_worker: Start, known: bool
+) -> None:
+    @app.job
+    async def grow() -> None:
+        await current_job().flow.aadd(
+            seen.prepare(), after=["each"], rule="all_done", name="grown", before=[]
+        )
+
+    start_worker()
+    with app.workflow("fan", policy="continue") as flow:
+        each = flow.map(
+            slowly, over=[0, 1, 2] if known else flow.add(numbers.prepare()), name="each"
+        )
+        flow.add(seen.prepare(), after=[each], rule="all_done", name="drawn")
+        flow.add(seen.prepare(), after=[each], rule="any_succeeded", name="first")
+        flow.add(grow.prepare())
+    eventually(lambda: "each[2]" in {step.name for step in flow.steps()})
+    followed = seen.options(after=[flow["each"]], rule="all_done").submit()
+    told = ["each dead [0, None, 2]"]
+    eventually(lambda: flow.status().final)
+    assert followed.result(timeout=5) == told
+    assert flow["drawn"].result() == flow["grown"].result() == told
+    [first] = flow["first"].result()
+    assert first in (
+        "each None [0, None, None]",
+        "each None [None, None, 2]",
+        "each dead [0, None, 2]",
+    )
+
+
+@pytest.mark.parametrize("rule", ["any_failed", "any_succeeded"])
+def test_a_rule_that_needs_parents_is_refused_where_a_step_adds_one_without(
+    app: Foliot, seen: Any, start_worker: Start, rule: str
+) -> None:
+    @app.job
+    async def grow() -> str:
+        with pytest.raises(InvalidValue) as caught:
+            await current_job().flow.aadd(seen.prepare(), after=[], rule=rule, name="never")
+        return str(caught.value)
+
+    start_worker()
+    with app.workflow("grown") as flow:
+        flow.add(grow.prepare())
+    said = flow.result(timeout=20)["grow"]
+    assert said.startswith(f"rule: {rule!r} needs parents, and this step has none")
+    assert 'after=["a"]' in said

@@ -1,0 +1,198 @@
+"""What of workflows is kept, and for how long; and that they grow as long as they may, and no slower."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from foliot.config import LimitSettings
+from foliot.errors import InvalidValue, NotRunning
+from foliot.ids import JobId
+from foliot.model.audit import Deed
+from foliot.model.job import End, JobState
+from foliot.model.workflow import MAP_KIND, NewStep, NewWorkflow, Rule
+from foliot.store.postgres.workflows import PostgresTalk
+from foliot.store.sqlite.workflows import SqliteTalk
+from support.flows import Drawing, draw
+from support.stores import World
+
+pytestmark = pytest.mark.anyio
+DAY = 86_400.0
+
+
+async def follow(
+    world: World, *after: JobId, limits: LimitSettings | None = None, **fields: Any
+) -> tuple[JobId, JobId]:
+    """The job that follows these, and its chain."""
+    rule = fields.pop("rule", Rule.ALL_SUCCEEDED)
+    job = world.new_job(**fields)
+    chain = NewWorkflow(
+        id=world.new_job().id, name="chain", steps=(), policy="continue", chain=True
+    )
+    step = NewStep(name=job.id, job=job, rule=rule, parents=after)
+    home, _ = await world.store.workflows.follow(world.partition, step, chain, limits=limits)
+    return job.id, home
+
+
+def no_deeds(_: Sequence[str]) -> list[Deed]:
+    return []
+
+
+async def prune(world: World, *, keep: float) -> None:
+    await world.store.upkeep.prune(keep=keep, limit=100)
+    await world.store.workflows.prune(keep=keep, limit=100)
+
+
+async def test_fences_go_on_after_a_dead_step_was_purged(world: World) -> None:
+    flow = await draw(world)
+    await flow.submit(flow.step("a"))
+    for _ in range(2):
+        await flow.claim()
+        await flow.end("a", End.BURY)
+        last = flow.claimed["a"].fence
+        gone = await world.store.dead.purge(world.partition, [flow.ids["a"]], record=no_deeds)
+        assert gone == [flow.ids["a"]]
+        await flow.store.retry(world.partition, flow.id)
+        await flow.claim()
+        assert flow.claimed["a"].fence == last + 1
+        await flow.end("a", End.RELEASE)
+    assert (await world.get(flow.ids["a"])).generation == 2
+
+
+async def test_fences_go_on_after_the_history_of_a_step_was_pruned(world: World) -> None:
+    flow = await draw(world)
+    await flow.submit(flow.step("a"), flow.step("b"), policy="continue")
+    await flow.claim()
+    await flow.end("a", End.CANCEL)
+    world.clock.advance(3 * DAY)
+    await prune(world, keep=DAY)
+    assert await world.store.jobs.get(flow.ids["a"]) is None
+    await flow.store.retry(world.partition, flow.id)
+    await flow.claim()
+    assert flow.claimed["a"].fence == 2
+
+
+async def test_what_a_job_comes_after_is_kept_until_it_has_run(world: World) -> None:
+    session = await world.open_session()
+    a = await world.submit()
+    b, home = await follow(world, a)
+    for result in (b"1", b"2"):
+        [job] = await world.claim(session)
+        await world.end(session, job, result=result, flow=job.flow)
+    late, other = await follow(world, a, b, delay=10 * DAY)
+    assert other != home
+    world.clock.advance(9 * DAY)
+    await prune(world, keep=DAY)
+    later, _ = await follow(world, b, late)
+    world.clock.advance(2 * DAY)
+    await world.admit()
+    session = await world.open_session()
+    for id, results in ((late, [1, 2]), (later, [2, 3])):
+        [job] = await world.claim(session)
+        assert job.id == id
+        found = await world.store.workflows.parents(world.partition, [job])
+        assert [parent.result for parent in found[id]] == results
+        await world.end(session, job, result=b"3", flow=job.flow)
+    world.clock.advance(2 * DAY)
+    await prune(world, keep=DAY)
+    assert await world.store.workflows.get(home) is None
+    assert await world.store.workflows.get(other) is None
+
+
+async def test_a_workflow_is_not_tried_again_while_it_is_being_cancelled(world: World) -> None:
+    flow = await draw(world)
+    await flow.submit(flow.step("a"), flow.step("b", "a"))
+    await flow.claim()
+    await flow.store.cancel(world.partition, flow.id)
+    with pytest.raises(NotRunning, match="is being cancelled: retry it when it has ended"):
+        await flow.store.retry(world.partition, flow.id)
+    await flow.end("a", End.CANCEL)
+    ids, _ = await flow.store.retry(world.partition, flow.id)
+    assert ids == [flow.ids["a"], flow.ids["b"]]
+
+
+async def test_a_job_does_not_join_a_workflow_that_is_being_cancelled(world: World) -> None:
+    """It would not run there by any rule, and outside of it, once that has ended, it may."""
+    flow = await draw(world)
+    await flow.submit(flow.step("a"))
+    await flow.claim()
+    await flow.store.cancel(world.partition, flow.id)
+    with pytest.raises(NotRunning, match="is being cancelled: submit it when it has ended"):
+        await follow(world, flow.ids["a"], rule=Rule.ALL_DONE)
+    await flow.end("a", End.CANCEL)
+    id, home = await follow(world, flow.ids["a"], rule=Rule.ALL_DONE)
+    assert home != flow.id
+    assert await world.state(id) is JobState.READY
+
+
+async def test_a_chain_does_not_grow_past_the_limits(world: World) -> None:
+    limits = LimitSettings(steps=4, edges=100)
+    id = await world.submit()
+    for _ in range(3):
+        id, home = await follow(world, id, limits=limits)
+    with pytest.raises(InvalidValue, match=r"a chain of 5 steps, more than limits.steps, 4"):
+        await follow(world, id, limits=limits)
+    with pytest.raises(InvalidValue, match=r"a chain of 4 edges, more than limits.edges, 3"):
+        await follow(world, id, limits=LimitSettings(steps=100, edges=3))
+    assert len(await world.store.workflows.steps(home)) == 4
+
+
+async def test_one_success_of_a_map_is_that_of_an_element(world: World) -> None:
+    flow = await draw(world)
+    await flow.submit(
+        flow.step("each", kind=MAP_KIND),
+        flow.step("first", "each", rule=Rule.ANY_SUCCEEDED),
+        flow.step("none", kind=MAP_KIND),
+        flow.step("never", "none", rule=Rule.ANY_SUCCEEDED),
+    )
+    await flow.claim()
+    elements = [
+        flow.step(f"each[{n}]", "each", into=None, added_by="each", mapped="each") for n in range(3)
+    ]
+    await flow.store.add(world.partition, flow.id, elements)
+    await flow.end("none")
+    await flow.end("each")
+    added = flow.step("added", "each", rule=Rule.ANY_SUCCEEDED)
+    await flow.store.add(world.partition, flow.id, [added])
+    states = await flow.states()
+    assert (states["first"], states["added"], states["never"]) == ("waiting", "waiting", "skipped")
+    assert await flow.claim() == {f"each[{n}]" for n in range(3)}
+    await flow.end("each[1]")
+    assert await flow.claim() == {"first", "added"}
+
+
+async def count_rows(
+    flow: Drawing, names: Sequence[str], patch: pytest.MonkeyPatch, **fields: Any
+) -> int:
+    """What the store was asked for, to add these one by one."""
+    read = 0
+    for talk in (PostgresTalk, SqliteTalk):
+        right = talk.ask
+
+        async def ask(self: Any, name: str, /, *, right: Any = right, **values: Any) -> Any:
+            nonlocal read
+            found = await right(self, name, **values)
+            read += len(found)
+            return found
+
+        patch.setattr(talk, "ask", ask)
+    job = flow.claimed["a"]
+    by = (flow.session, job.id, job.fence)
+    for name in names:
+        step = flow.step(name, "a", added_by="a", **fields)
+        await flow.store.add(flow.world.partition, flow.id, [step], by=by)
+    patch.undo()
+    return read
+
+
+async def test_to_add_a_step_takes_as_much_in_a_large_workflow_as_in_a_small_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow = await draw(world)
+    await flow.submit(flow.step("a"), flow.step("end", "a"))
+    await flow.claim()
+    first = await count_rows(flow, ["x", "y"], monkeypatch, into=None)
+    await count_rows(flow, [f"s{n}" for n in range(30)], monkeypatch, into=None)
+    assert await count_rows(flow, ["z", "zz"], monkeypatch, into=None) == first

@@ -1,0 +1,126 @@
+"""Chains of which jobs are followed together: they become one, and it makes no difference which of them have ended."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from foliot.errors import InvalidValue
+from foliot.ids import JobId
+from foliot.model.job import ClaimedJob, End, JobState, Outcome
+from foliot.model.workflow import Rule, Workflow, WorkflowState
+from store.test_workflows_followed import child_of, finish, follow
+from support.flows import draw
+from support.stores import World
+
+pytestmark = pytest.mark.anyio
+
+
+async def two_chains(world: World) -> tuple[list[JobId], list[JobId]]:
+    """Two jobs, and one after each."""
+    firsts = [await world.submit() for _ in range(2)]
+    return firsts, [(await follow(world, id))[0] for id in firsts]
+
+
+async def claim(world: World, session: Any) -> dict[JobId, ClaimedJob]:
+    return {job.id: job for job in await world.claim(session)}
+
+
+async def get(world: World, id: JobId) -> Workflow:
+    found = await world.store.workflows.get(id)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("over", range(5))
+async def test_jobs_of_two_chains_are_followed_whichever_of_them_have_ended(
+    world: World, over: int
+) -> None:
+    """None, one, or both; before the child is submitted, or after."""
+    session = await world.open_session()
+    firsts, seconds = await two_chains(world)
+    order = [firsts[0], seconds[0], firsts[1], seconds[1]]
+
+    async def end(ids: list[JobId]) -> None:
+        for id in ids:
+            found = await claim(world, session)
+            held.update(found)
+            await finish(world, session, held[id], End.SUCCEED, result=b'"%s"' % id.encode())
+
+    held: dict[JobId, ClaimedJob] = {}
+    await end(order[:over])
+    child, home = await follow(world, *seconds)
+    await end(order[over:])
+    held |= await claim(world, session)
+    found = await world.store.workflows.parents(world.partition, [held[child]])
+    assert [parent.result for parent in found[child]] == seconds
+    await finish(world, session, held[child], End.SUCCEED)
+    assert (await get(world, home)).state is WorkflowState.SUCCEEDED
+    assert await world.store.workflows.find_stuck(world.partition, limit=9) == ([], False)
+
+
+async def test_chains_that_became_one_are_one_in_all_respects(world: World) -> None:
+    session = await world.open_session()
+    (a, b), (after_a, after_b) = await two_chains(world)
+    held = await claim(world, session)
+    c, d = await world.submit(), await world.submit(delay=60)
+    both, _ = await follow(world, b, d)
+    await finish(world, session, held[b], End.BURY)
+    after_c, _ = await follow(world, c)
+    child, home = await follow(world, after_a, after_b, c, rule=Rule.ALL_DONE)
+    steps = await world.store.workflows.steps(home)
+    assert [step.number for step in steps] == list(range(9))
+    everybody = {a, b, c, d, after_a, after_b, after_c, both, child}
+    assert {step.job for step in steps} == everybody
+    seen = await get(world, home)
+    assert (seen.total, seen.failed, seen.remaining) == (9, 1, 6)
+    for id in everybody:
+        assert (await world.get(id)).workflow == home
+    ids, _ = await world.store.workflows.retry(world.partition, home)
+    assert set(ids) == {b, after_b, both}
+    await world.store.workflows.cancel(world.partition, home)
+    assert await world.state(after_c) is await world.state(d) is JobState.CANCELLED
+    await finish(world, session, held[a], End.CANCEL)
+    assert (await get(world, home)).state is WorkflowState.CANCELLED
+
+
+async def test_a_job_is_cancelled_whose_chain_becomes_part_of_another(world: World) -> None:
+    for _ in range(5):
+        firsts = [await world.submit(delay=60) for _ in range(2)]
+        for id in firsts:
+            await follow(world, id)
+        child, chain = child_of(world, *firsts)
+        await asyncio.gather(
+            world.store.workflows.follow(world.partition, child, chain), world.cancel(*firsts)
+        )
+        assert [await world.state(id) for id in firsts] == [JobState.CANCELLED] * 2
+        assert await world.state(child.job.id) is JobState.SKIPPED
+
+
+async def test_ends_and_children_of_many_chains_meet(world: World) -> None:
+    session = await world.open_session()
+    firsts = [await world.submit() for _ in range(8)]
+    for id in firsts:
+        await follow(world, id)
+    held = await claim(world, session)
+
+    async def end(id: JobId) -> None:
+        outcome = Outcome(id, held[id].fence, End.SUCCEED, flow=held[id].flow)
+        while await world.finish(session, outcome):
+            [flow] = (await world.store.workflows.linked(world.partition, [id])).values()
+            outcome = Outcome(id, held[id].fence, End.SUCCEED, flow=flow)
+
+    pairs = list(zip(firsts, firsts[3:] + firsts[:3], strict=True))
+    told = await asyncio.gather(*(follow(world, *pair) for pair in pairs), *map(end, firsts))
+    children = [one[0] for one in told if one is not None]
+    assert [await world.state(id) for id in children] == [JobState.READY] * 8
+
+
+async def test_a_chain_does_not_become_part_of_what_somebody_has_drawn(world: World) -> None:
+    flow = await draw(world)
+    await flow.submit(flow.step("a"))
+    (_, b), _ = await two_chains(world)
+    with pytest.raises(InvalidValue, match="different workflows"):
+        await follow(world, flow.ids["a"], b)
