@@ -138,6 +138,7 @@ def test_every_hot_statement_names_its_partition() -> None:
     across = {"find_lost_sessions", "peek_jobs", "count_jobs", "grade_jobs", "list_history_days"}
     across |= {
         "count_running",
+        "find_waited",
         "list_holders",
         "list_ordered_keys",
         "count_queues",
