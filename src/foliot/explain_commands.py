@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Final
 
 from foliot import commands
@@ -19,9 +18,10 @@ from foliot.store.port import Store
 _MOST_HOLDERS: Final = 3
 
 
-async def explain_job(store: Store, id: str, *, now: datetime) -> Explanation:
+async def explain_job(store: Store, id: str) -> Explanation:
     """Why it is not running, or how it ended."""
     job = await commands.get(store, id)
+    now = await store.schedules.now()  # whatever the clock of the caller says
     queues = {queue.name: queue for queue in await store.queues.all()}
     failures = await store.jobs.attempts(job.id) if job.attempt or job.losses else []
     facts = Facts(

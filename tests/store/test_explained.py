@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def told(world: World, id: JobId) -> Explanation:
-    return await explain_commands.explain_job(world.store, id, now=world.clock.now())
+    return await explain_commands.explain_job(world.store, id)
 
 
 def extras(**fields: str) -> More:

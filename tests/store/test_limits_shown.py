@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -105,3 +106,24 @@ async def test_the_questions_are_as_many_whatever_there_is(
         asked.clear()
         assert sum(one.waiting for one in await list_limits(world.store)) == 20
         assert len(asked) <= few + 2, asked
+
+
+class _Ahead(ManualClock):
+    """That of a process which is an hour before the store."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC) + timedelta(hours=1)
+
+    def now_for_store(self) -> None:
+        return None
+
+
+async def test_tokens_are_told_by_the_clock_that_counted_them(databases: Databases) -> None:
+    async with (
+        postgres_place(databases, partitions=1) as place,
+        open_world(place, _Ahead()) as world,
+    ):
+        await limit(world, "key:a", rate="1/hour")
+        await submit_many(world, 2, "a")
+        assert len(await world.claim(await world.open_session())) == 1
+        assert (await standing(world, "key:a")).wait == pytest.approx(3600, abs=60)
