@@ -60,10 +60,8 @@ def say_gate(gate: GateFacts, *, since: datetime) -> Reason:
     if gate.full:
         held = _named(gate.holders, gate.used)
         why = f"limit {gate.name} is at {gate.used}/{limit.concurrency}{held}"
-        name = shlex.quote(limit.name)  # keys may have spaces, and patterns end with a star
-        raised = f"foliot limits set {name} --concurrency {gate.used + 1}"
         ends = "one of them ends" if gate.used == limit.concurrency else "enough of them have ended"
-        return Reason(why, since=since, change=f"{ends}, or: {raised}")
+        return Reason(why, since=since, change=f"{ends}, or: {_raise(limit, gate.used + 1)}")
     if limit.rate is not None and gate.wait:
         why = f"limit {gate.name} lets {limit.rate:g} start in {show_duration(limit.period)}"
         others = f"; {gate.waiting:,} wait for it" if gate.waiting > 1 else ""
@@ -71,6 +69,14 @@ def say_gate(gate: GateFacts, *, since: datetime) -> Reason:
         return Reason(f"{why}{others}", since=since, change=next_)
     why = f"limit {gate.name} has room again: it is about to be asked"
     return Reason(why, since=since)
+
+
+def _raise(limit: Limit, most: int) -> str:
+    """The rest of it stays. Keys may have spaces, and patterns end with a star."""
+    said = f"foliot limits set {shlex.quote(limit.name)} --concurrency {most}"
+    if limit.rate is not None:
+        said += f" --rate {limit.shown_rate} --burst {limit.burst}"
+    return said if limit.note is None else f"{said} --note {shlex.quote(limit.note)}"
 
 
 def say_breaker(breaker: Breaker) -> Reason:
