@@ -197,6 +197,16 @@ def test_whoever_ends_a_job_tells_of_it() -> None:
                 assert re.search(r"INTO foliot[._]outbox ", text), name
 
 
+def test_a_worker_is_told_the_same_of_a_job_whatever_has_let_it_in() -> None:
+    told = re.compile(r"(?:RETURNING|FROM \(SELECT) (j\.id, j\.fence\b.*? AS more)\b")
+    for package in (POSTGRES, SQLITE):
+        claims = {"claim_jobs", "take_jobs", "claim_keyed"}
+        found = {n: told.findall(t) for n, t in every_statement(package) if n in claims}
+        # The first has the place as well, by which it puts them in order.
+        lists = {one.replace(" j.band, j.rank,", "") for (one,) in found.values()}
+        assert len(lists) == 1, lists
+
+
 def test_a_cast_is_no_parameter() -> None:
     statement = parse_statement("x", "SELECT :a::int, :b, :a -- :c\n;")
     assert statement.numbered.strip() == "SELECT $1::int, $2, $1"
