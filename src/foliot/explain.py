@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from foliot.explain_gate import GateFacts, Reason, say_gate, show_time
-from foliot.explain_step import StepFacts, say_policy, say_skipped, say_waiting
+from foliot.explain_step import StepFacts, say_policy, say_skipped, say_until, say_waiting
 from foliot.explain_worker import count, due_since, missing_worker, suspicion
 from foliot.ids import inner_id
 from foliot.model.job import STOPPED, Attempt, Job, JobState
@@ -94,7 +94,7 @@ def _waiting(facts: Facts) -> _Answer:
     if facts.flow is None:
         return "its parents have not ended yet", [facts.job.note or ""]
     why, more = say_waiting(facts.flow)
-    change = "they have ended" if facts.flow.pending else None
+    change = say_until(facts.flow) if facts.flow.pending else None
     return Reason(why, since=facts.job.created_at, change=change), [
         *more,
         _pause(facts.flow.workflow),
@@ -126,6 +126,8 @@ def _held_for_order(facts: Facts) -> _Answer:
         return f"the next of ordering key {key!r}, about to be made ready", [_no_duties(facts)]
     first, state = earlier[0]
     before = count(len(earlier), "job")
+    if len(earlier) >= MOST_AHEAD:
+        before = f"at least {before}"
     why = f"waits for job {first} ({state}) of ordering key {key!r}: {before} before it"
     return Reason(why, change=f"it has ended; see: foliot jobs explain {first}"), []
 

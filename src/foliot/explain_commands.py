@@ -55,6 +55,7 @@ async def _gate_of(store: Store, job: Job) -> GateFacts | None:
         holders=await store.limits.holders(job.note, limit=_MOST_HOLDERS),
         wait=standing.wait,
         waiting=standing.waiting,
+        at_least=standing.at_least,
         breaker=next((one.breaker for one in breakers if one.breaker.name == word), None),
     )
 
