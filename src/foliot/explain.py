@@ -37,6 +37,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     flow: StepFacts | None = None  # if it is a step of a workflow
     inner: Workflow | None = None  # that it stands for
     gate: GateFacts | None = None  # the limit or breaker that it is held for
+    gates: Sequence[GateFacts] = ()  # that a ready one will be asked at
     pace: float | None = None  # about how many jobs of its queue end a second
 
     @property
@@ -203,8 +204,9 @@ def _ready(facts: Facts) -> _Answer:
     if job.expires_at is not None and job.expires_at <= facts.now:
         why = f"expired at {show_time(job.expires_at)}: about to be cancelled"
         return why, [_no_duties(facts)]
-    found = [*_obstacles(facts), *suspicion(job)]
-    if not found or facts.standing.ahead:
+    full = [say_gate(gate, since=due_since(job)) for gate in facts.gates if not gate.has_room]
+    found = [*_obstacles(facts), *full, *suspicion(job)]
+    if len(found) == len(full) or facts.standing.ahead:
         found.append(_place(facts, pace=None if found else facts.pace))
     first, *others = found
     return first, [*others, _room(facts)]

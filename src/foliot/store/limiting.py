@@ -147,22 +147,23 @@ def look_at(door: Door, names: Sequence[str]) -> Look:
 class Overview:
     """How limits stand, all of them or one: by what runs, whatever is written of it, and by who waits."""
 
-    def __init__(
-        self, rules: Rules, running: Iterable[Sequence[Any]], gate: str | None = None
-    ) -> None:
-        """`running` is what count_running tells. Of one: the name that jobs wait for, or that of a limit of many."""
+    def __init__(self, rules: Rules, gate: str | None = None) -> None:
+        """Of one: the name that jobs wait for, or that of a limit of many."""
         counted = [msgspec.structs.replace(limit, counted=True) for limit in rules.open]
         self._rules = Rules(rules.version, [*rules.limits.values(), *counted])
         limits = self._rules.limits
         self.gate = gate
         if gate is None:
-            self._limits = [limit for _, limit in sorted(limits.items())]
+            self.limits = [limit for _, limit in sorted(limits.items())]
         else:
             found = limits.get(gate) or self._rules.limit(gate)
-            self._limits = [] if found is None else [found]
+            self.limits = [] if found is None else [found]
             if gate in limits and limits[gate].is_pattern:  # it is not asked for one of its keys
                 self.gate = None
         self._used: Counter[str] = Counter()
+
+    def count(self, running: Iterable[Sequence[Any]]) -> None:
+        """What count_running tells."""
         for row in running:
             for name in self._rules.gates(Traits(*row[:5])):
                 self._used[name] += row[5]
@@ -174,7 +175,7 @@ class Overview:
 
     def waited(self, found: Iterable[tuple[int, str]]) -> list[tuple[int, int, str]]:
         """Partitions and gates that jobs wait at, each with the number of its limit here."""
-        numbers = {limit.name: number for number, limit in enumerate(self._limits)}
+        numbers = {limit.name: number for number, limit in enumerate(self.limits)}
         named = ((partition, name, self._rules.limit(name)) for partition, name in found)
         return [
             (numbers[limit.name], partition, name)
@@ -197,7 +198,7 @@ class Overview:
         counts = dict(waiting)
         return [
             self._standing(limit, taken.get(limit.name, []), counts.get(number, 0), most, now)
-            for number, limit in enumerate(self._limits)
+            for number, limit in enumerate(self.limits)
         ]
 
     def _standing(

@@ -94,8 +94,10 @@ class PostgresLimits:
 
     async def _standings(self, gate: str | None, most: int) -> list[Standing]:
         read = self._connections.read
-        rules = await read_rules(self._connections)
-        overview = Overview(rules, await read(SQL["count_running"], {}), gate)
+        overview = Overview(await read_rules(self._connections), gate)
+        if not overview.limits:
+            return []
+        overview.count(await read(SQL["count_running"], {}))
         asked: Values = {"names": texts(overview.gates), "now": self._now()}
         uses = await read(SQL["read_uses"], asked)
         if overview.gate is None:

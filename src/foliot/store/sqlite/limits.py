@@ -219,8 +219,10 @@ class SqliteLimits:
         return next(iter(found), None)
 
     def _standings(self, connection: Connection, gate: str | None, most: int) -> list[Standing]:
-        rules = read_rules(connection)
-        overview = Overview(rules, execute(connection, SQL["count_running"], {}), gate)
+        overview = Overview(read_rules(connection), gate)
+        if not overview.limits:
+            return []
+        overview.count(execute(connection, SQL["count_running"], {}))
         asked: Values = {"names": to_json(overview.gates), "now": store_now(self._clock)}
         uses = execute(connection, SQL["read_uses"], asked)
         if overview.gate is None:
