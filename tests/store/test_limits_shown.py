@@ -89,7 +89,8 @@ async def test_the_questions_are_as_many_whatever_there_is(
     read: Callable[..., Any] = Connections.read
 
     async def count(self: Connections, statement: Any, values: Any) -> Any:
-        asked.append(statement.name)
+        if statement.name != "notify":  # that goes out whenever there is time for it
+            asked.append(statement.name)
         return await read(self, statement, values)
 
     async with (
@@ -99,14 +100,14 @@ async def test_the_questions_are_as_many_whatever_there_is(
         await limit(world, "key:0", concurrency=0)
         monkeypatch.setattr(Connections, "read", count)
         await list_limits(world.store)
-        few = len(asked)
+        few = list(asked)
         for number in range(20):
             await limit(world, f"key:{number}", concurrency=0)
             await submit(world, f"{number}")
         await world.claim(await world.open_session())
         asked.clear()
         assert sum(one.waiting for one in await list_limits(world.store)) == 20
-        assert len(asked) == few, asked
+        assert asked == few
 
 
 class _Ahead(ManualClock):
