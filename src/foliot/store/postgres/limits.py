@@ -7,7 +7,7 @@ from typing import Final
 
 from foliot.clock import Clock
 from foliot.ids import JobId
-from foliot.model.limit import Limit
+from foliot.model.limit import Limit, Rules
 from foliot.store.admission import admissions
 from foliot.store.limiting import (
     Overview,
@@ -20,7 +20,7 @@ from foliot.store.postgres.allowances import CHANGE_RULES, count_no_more
 from foliot.store.postgres.arrays import numbers, texts
 from foliot.store.postgres.audit import audit_steps
 from foliot.store.postgres.connection import Ask, Connections, Step, Values
-from foliot.store.postgres.gates import SQL, read_rules, recount
+from foliot.store.postgres.gates import SQL, limit_of, read_rules, recount
 from foliot.store.searching import Record
 
 _MOST_KEYS: Final = 10_000
@@ -94,7 +94,8 @@ class PostgresLimits:
 
     async def _standings(self, gate: str | None, most: int) -> list[Standing]:
         read = self._connections.read
-        overview = Overview(await read_rules(self._connections), gate)
+        limits = [limit_of(row) for row in await read(SQL["list_limits"], {})]
+        overview = Overview(Rules(0, limits), gate)
         if not overview.limits:
             return []
         overview.count(await read(SQL["count_running"], {}))
