@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from foliot import schedule_commands as commands
+from foliot.ids import partition_of, schedule_id
 from foliot.model.schedule import ScheduleState
 from foliot.schedule_calendars import set_calendar
 from support.stores import World
@@ -121,3 +122,25 @@ async def test_one_that_nobody_fires_is_overdue(times: Times) -> None:
     [(why, change)] = await _why(times)
     assert "is overdue: no live process" in why
     assert change == "a worker starts, or: foliot scheduler"
+
+
+async def test_one_that_follows_its_own_runs_tells_of_the_last(world: World, times: Times) -> None:
+    await times.make(expression=None, overlap="skip", after_completion="10m")
+    await times.fire()
+    session = await world.open_session(lease=10_000)
+    world.partition = partition_of(schedule_id("default", "n"), world.store.partitions)
+    [job] = await world.claim(session)
+    world.clock.advance(180)
+    [(why, change)] = await _why(times)
+    assert why == f"the next run begins 10m after the end of job {job.id}, which is running"
+    assert change == f"it has ended; see: foliot jobs explain {job.id}"
+    await world.end(session, job)
+    world.clock.advance(60)
+    [(why, _)] = await _why(times)
+    assert why.startswith("next at ") and why.endswith((", in 9m", ", in 9m1s"))
+    world.clock.advance(9 * 60 - 5)
+    await times.fire()
+    assert await world.claim(session) == []
+    world.clock.advance(7)
+    await times.fire()
+    assert len(await world.claim(session)) == 1

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from math import ceil
 from typing import Final
 
 import msgspec
 
 from foliot import when
 from foliot.explain_gate import Reason, show_time
+from foliot.model.job import Job
 from foliot.model.schedule import Answer, Rules, Schedule, ScheduleState
 from foliot.schedule_draft import timetable_of
 from foliot.schedule_fires import fires
@@ -71,20 +73,32 @@ async def _why(store: Store, schedule: Schedule, now: datetime) -> list[Reason]:
 async def _next(store: Store, schedule: Schedule, now: datetime) -> list[Reason]:
     """What is due, or comes next for this one: its trigger has the times of others as well."""
     at = None if schedule.next_at is None else datetime.fromtimestamp(schedule.next_at, UTC)
+    delay = schedule.rules.after_completion
+    if delay is not None and (run := await _last_run(store, schedule)) is not None:
+        if run.finished_at is None:
+            why = f"the next run begins {show_duration(delay)} after the end of job {run.id}"
+            change = f"it has ended; see: foliot jobs explain {run.id}"
+            return [Reason(f"{why}, which is {run.state}", since=run.created_at, change=change)]
+        due = max(schedule.active_from, run.finished_at + timedelta(seconds=delay))
+        at = datetime.fromtimestamp(ceil(due.timestamp()), UTC)
     if at is not None and schedule.active_from <= at <= now:
         if (now - at).total_seconds() < GRACE:
             return [Reason(f"next at {show_time(at)}: about to fire")]
         why = f"its time {show_time(at)} is overdue: no live process does the scheduler's duties"
         return [Reason(why, since=at, change="a worker starts, or: foliot scheduler")]
-    if schedule.rules.after_completion is None:
+    if delay is None:
         ahead = await next_fires(store, schedule.name, 1, namespace=schedule.namespace)
-        if not ahead:
-            return _over(schedule, now)
-        at = ahead[0].at.astimezone(UTC)
-    if at is None:
-        return [Reason("it fires at its times")]
+        at = ahead[0].at.astimezone(UTC) if ahead else None
+    end = schedule.rules.end
+    if at is None or (end is not None and at.timestamp() > end):
+        return _over(schedule, now)
     wait = float(max(1, round((at - now).total_seconds())))
     return [Reason(f"next at {show_time(at)}, in {show_duration(wait)}")]
+
+
+async def _last_run(store: Store, schedule: Schedule) -> Job | None:
+    found = await store.schedules.recent_runs(schedule.id, limit=1)
+    return await store.jobs.get(found[0].id) if found else None
 
 
 def _over(schedule: Schedule, now: datetime) -> list[Reason]:

@@ -32,7 +32,9 @@ class Times:
         office = Office(world.store, partitions, world.clock, world.ids)
         self._fire, self._catch_up = Fire(office), CatchingUp(office)
 
-    async def make(self, name: str = "n", expression: str = "* * * * *", **options: Any) -> None:
+    async def make(
+        self, name: str = "n", expression: str | None = "* * * * *", **options: Any
+    ) -> None:
         job = NewJob(JobId(""), "report", b"{}", lane_of("default", ()).number)
         said = cast(Any, {"overlap": "allow", **options})
         await commands.create(self.store, [Draft(name, job, expression, said)])
