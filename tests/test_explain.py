@@ -267,6 +267,32 @@ def first_line(**facts: Any) -> str:
     return str(explain(Facts(now=NOW, **facts))).splitlines()[0]
 
 
+def gated(gate: GateFacts) -> list[str]:
+    held = job("held", reason="limit", note="key:a")
+    return str(explain(Facts(job=held, now=NOW, sessions=[worker()], gate=gate))).splitlines()
+
+
+def test_nobody_has_to_end_where_nobody_runs() -> None:
+    first, _, until = gated(limited(0, 0))
+    assert first == "held: limit key:a is at 0/0"
+    assert until == "  until foliot limits set key:a --concurrency 1"
+
+
+def test_others_who_wait_for_a_limit_are_counted() -> None:
+    first, _, until = gated(limited(1, 1, waiting=7))
+    assert first == "held: limit key:a is at 1/1, held by job holder-0; 7 wait for it"
+    assert until.startswith("  until its turn comes as they end, or: foliot limits set")
+    many = limited(1, 1, waiting=MOST_AHEAD, at_least=True)
+    assert gated(many)[0].endswith("; at least 10,000 wait for it")
+
+
+def test_more_jobs_of_an_ordering_key_than_are_counted_are_more() -> None:
+    held = job("held", reason="order", ordering_key="k")
+    standing = Standing(0, [(OTHER, JobState.RUNNING)] * MOST_AHEAD)
+    said = str(explain(Facts(job=held, now=NOW, standing=standing)))
+    assert "of ordering key 'k': at least 10,000 jobs before it" in said
+
+
 def test_all_who_hold_a_limit_are_counted_and_three_of_them_named() -> None:
     held = job("held", reason="limit", note="key:a")
     said = str(explain(Facts(job=held, now=NOW, sessions=[worker()], gate=limited(50, 50))))

@@ -70,6 +70,22 @@ PARENTS = "  until they have ended"
 
 
 @pytest.mark.parametrize(
+    ("rule", "until"),
+    [
+        (Rule.ALL_SUCCEEDED, "they have ended"),
+        (Rule.ALL_DONE, "they have ended"),
+        (Rule.NONE_FAILED, "they have ended"),
+        (Rule.ANY_SUCCEEDED, "one of them succeeds, or all have ended"),
+        (Rule.ANY_FAILED, "one of them fails, or all have ended"),
+    ],
+)
+def test_a_step_waits_as_long_as_its_rule_says(rule: Rule, until: str) -> None:
+    """As `decide` decides it: one that goes by any of its parents does not wait for the last."""
+    lines = told(job("waiting"), "skipped", "running", "ready", rule=rule)
+    assert f"  until {until}" in lines
+
+
+@pytest.mark.parametrize(
     ("said", "expected"),
     [
         (

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from foliot.author import Author, by_hand
-from foliot.checks import check_name, check_seconds, check_text, check_whole
+from foliot.checks import check_name, check_number, check_seconds, check_text, check_whole
 from foliot.errors import InvalidValue
 from foliot.limit_commands import MOST_COUNTED, let_in, read_rate
 from foliot.model.breaker import Options
@@ -19,6 +19,7 @@ _DAY: Final = 86_400.0
 _MONTH: Final = 31 * _DAY
 _MOST: Final = 1_000_000
 _MOST_PROBES: Final = 100
+_LEAST_RATIO: Final = 1e-9
 
 
 def options_of(
@@ -122,15 +123,13 @@ def _release(release: object) -> tuple[float, float]:
 
 
 def _seconds(field: str, value: object, *, most: float = _DAY, example: str | None = None) -> float:
-    given = value.total_seconds() if isinstance(value, timedelta) else value
-    return check_seconds(field, given, least=0.1, most=most, example=example or f"{field}=60")
+    return check_seconds(field, value, least=0.1, most=most, example=example or f"{field}=60")
 
 
 def _ratio(value: object) -> float:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 < value <= 1:  # type: ignore[operator]  # it is a number
-        raise InvalidValue("ratio", value, "is not a share of 1", example="ratio=0.5")
-    return float(value)  # type: ignore[arg-type]
+    return check_number(
+        "ratio", value, _LEAST_RATIO, 1, problem="is not a share of 1", example="ratio=0.5"
+    )
 
 
 def _note(note: str | None) -> str | None:

@@ -39,37 +39,38 @@ def check_whole(field: str, value: object, least: int, most: int, *, example: st
     return value
 
 
-def check_seconds(field: str, value: object, *, least: float, most: float, example: str) -> float:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not least <= value <= most:  # type: ignore[operator]
-        problem = f"is not a number of seconds from {least:g} to {most:.12g}"
+def check_number(
+    field: str, value: object, least: float, most: float, *, problem: str, example: str
+) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
         raise InvalidValue(field, value, problem, example=example)
-    return float(value)  # type: ignore[arg-type]
+    return float(value)
+
+
+def check_seconds(
+    field: str, value: object, *, least: float, example: str, most: float = LONGEST_WAIT
+) -> float:
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    problem = f"is not a number of seconds from {least:g} to {most:.12g}"
+    return check_number(field, seconds, least, most, problem=problem, example=example)
 
 
 def check_delay(value: object) -> float:
-    return _seconds("delay", value, least=0, example="delay=60")
+    return check_seconds("delay", value, least=0, example="delay=60")
 
 
 def check_timeout(value: object) -> float:
-    return _seconds("timeout", value, least=0.01, example="timeout=30", most=_MONTHS)
+    return check_seconds("timeout", value, least=0.01, example="timeout=30", most=_MONTHS)
 
 
 def check_expires_in(value: object) -> float:
-    return _seconds("expires", value, least=0.001, example="expires=3600")
+    return check_seconds("expires", value, least=0.001, example="expires=3600")
 
 
 def check_expires(value: object) -> float | datetime:
     if isinstance(value, datetime):
         return check_moment("expires", value)
     return check_expires_in(value)
-
-
-def _seconds(
-    field: str, value: object, *, least: float, example: str, most: float = LONGEST_WAIT
-) -> float:
-    seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    return check_seconds(field, seconds, least=least, most=most, example=example)
 
 
 def check_moment(field: str, value: object) -> datetime:
@@ -155,7 +156,7 @@ def check_soft_timeout(timeout: object, value: object) -> float | None:
     if value is None:
         return None
     example = "soft_timeout=25, timeout=30"
-    soft = _seconds("soft_timeout", value, least=0.01, example=example, most=_MONTHS)
+    soft = check_seconds("soft_timeout", value, least=0.01, example=example, most=_MONTHS)
     if timeout is not None and soft >= (hard := check_timeout(timeout)):
         raise InvalidValue(
             "soft_timeout", value, f"is not below timeout, {hard:g}", example=example
@@ -166,7 +167,7 @@ def check_soft_timeout(timeout: object, value: object) -> float | None:
 def check_cancel_grace(value: object) -> float | None:
     if value is None:
         return None
-    return _seconds("cancel_grace", value, least=0, example="cancel_grace=30", most=_MONTHS)
+    return check_seconds("cancel_grace", value, least=0, example="cancel_grace=30", most=_MONTHS)
 
 
 def check_executor(executor: object) -> bool:

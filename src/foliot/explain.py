@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from foliot.explain_gate import GateFacts, Reason, say_gate, show_time
-from foliot.explain_step import StepFacts, say_policy, say_skipped, say_waiting
+from foliot.explain_step import StepFacts, say_policy, say_skipped, say_until, say_waiting
 from foliot.explain_worker import count, due_since, missing_worker, suspicion
 from foliot.ids import inner_id
 from foliot.model.job import STOPPED, Attempt, Job, JobState
@@ -37,6 +37,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     flow: StepFacts | None = None  # if it is a step of a workflow
     inner: Workflow | None = None  # that it stands for
     gate: GateFacts | None = None  # the limit or breaker that it is held for
+    gates: Sequence[GateFacts] = ()  # that a ready one will be asked at
     pace: float | None = None  # about how many jobs of its queue end a second
 
     @property
@@ -94,7 +95,7 @@ def _waiting(facts: Facts) -> _Answer:
     if facts.flow is None:
         return "its parents have not ended yet", [facts.job.note or ""]
     why, more = say_waiting(facts.flow)
-    change = "they have ended" if facts.flow.pending else None
+    change = say_until(facts.flow) if facts.flow.pending else None
     return Reason(why, since=facts.job.created_at, change=change), [
         *more,
         _pause(facts.flow.workflow),
@@ -126,6 +127,8 @@ def _held_for_order(facts: Facts) -> _Answer:
         return f"the next of ordering key {key!r}, about to be made ready", [_no_duties(facts)]
     first, state = earlier[0]
     before = count(len(earlier), "job")
+    if len(earlier) >= MOST_AHEAD:
+        before = f"at least {before}"
     why = f"waits for job {first} ({state}) of ordering key {key!r}: {before} before it"
     return Reason(why, change=f"it has ended; see: foliot jobs explain {first}"), []
 
@@ -201,8 +204,9 @@ def _ready(facts: Facts) -> _Answer:
     if job.expires_at is not None and job.expires_at <= facts.now:
         why = f"expired at {show_time(job.expires_at)}: about to be cancelled"
         return why, [_no_duties(facts)]
-    found = [*_obstacles(facts), *suspicion(job)]
-    if not found or facts.standing.ahead:
+    full = [say_gate(gate, since=due_since(job)) for gate in facts.gates if not gate.has_room]
+    found = [*_obstacles(facts), *full, *suspicion(job)]
+    if len(found) == len(full) or facts.standing.ahead:
         found.append(_place(facts, pace=None if found else facts.pace))
     first, *others = found
     return first, [*others, _room(facts)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Final
 
 from foliot import commands
@@ -11,7 +10,7 @@ from foliot.explain_gate import GateFacts
 from foliot.explain_step import StepFacts, facts_among
 from foliot.ids import inner_id
 from foliot.model.job import Job, JobState
-from foliot.model.limit import BREAKER, HELD_FOR_LIMIT
+from foliot.model.limit import BREAKER, HELD_FOR_LIMIT, gate_of_key
 from foliot.model.workflow import WORKFLOW_KIND
 from foliot.stats import read_pace
 from foliot.store.port import Store
@@ -19,9 +18,10 @@ from foliot.store.port import Store
 _MOST_HOLDERS: Final = 3
 
 
-async def explain_job(store: Store, id: str, *, now: datetime) -> Explanation:
+async def explain_job(store: Store, id: str) -> Explanation:
     """Why it is not running, or how it ended."""
     job = await commands.get(store, id)
+    now = await store.schedules.now()  # whatever the clock of the caller says
     queues = {queue.name: queue for queue in await store.queues.all()}
     failures = await store.jobs.attempts(job.id) if job.attempt or job.losses else []
     facts = Facts(
@@ -33,28 +33,46 @@ async def explain_job(store: Store, id: str, *, now: datetime) -> Explanation:
         failure=failures[-1] if failures else None,
         flow=await _among_steps(store, job),
         inner=await store.workflows.get(inner_id(job.id)) if job.kind == WORKFLOW_KIND else None,
-        gate=await _gate_of(store, job),
+        gate=await _held_for(store, job),
+        gates=await _ahead_of(store, job),
         pace=await read_pace(store, job.queue, now=now) if job.state is JobState.READY else None,
     )
     return explain(facts)
 
 
-async def _gate_of(store: Store, job: Job) -> GateFacts | None:
+async def _held_for(store: Store, job: Job) -> GateFacts | None:
     """The limit that it is held for."""
     if job.state is not JobState.HELD or job.reason != HELD_FOR_LIMIT or job.note is None:
         return None
-    standing = await store.limits.get(job.note, most=MOST_AHEAD)
+    return await _gate(store, job.note)
+
+
+async def _ahead_of(store: Store, job: Job) -> list[GateFacts]:
+    """The limits and the breaker that a ready job is under: whoever claims it will ask them."""
+    if job.state is not JobState.READY:
+        return []
+    key, breaker = job.extras.limit_key, job.extras.breaker
+    names = [f"queue:{job.queue}", f"kind:{job.kind}", f"namespace:{job.namespace}"]
+    names += [] if key is None else [gate_of_key(key, job.namespace)]
+    names += [] if breaker is None else [f"{BREAKER}:{breaker}"]
+    found = [await _gate(store, name) for name in names]
+    return [gate for gate in found if gate is not None]
+
+
+async def _gate(store: Store, name: str) -> GateFacts | None:
+    standing = await store.limits.get(name, most=MOST_AHEAD)
     if standing is None:
         return None
-    scope, _, word = job.note.partition(":")
+    scope, _, word = name.partition(":")
     breakers = await store.breakers.all(most=0) if scope == BREAKER else []
     return GateFacts(
-        name=job.note,
+        name=name,
         limit=standing.limit,
         used=standing.used,
-        holders=await store.limits.holders(job.note, limit=_MOST_HOLDERS),
+        holders=await store.limits.holders(name, limit=_MOST_HOLDERS),
         wait=standing.wait,
         waiting=standing.waiting,
+        at_least=standing.at_least,
         breaker=next((one.breaker for one in breakers if one.breaker.name == word), None),
     )
 

@@ -39,6 +39,7 @@ class GateFacts(msgspec.Struct, frozen=True, kw_only=True):
     holders: Sequence[JobId] = ()
     wait: float | None = None
     waiting: int = 0
+    at_least: bool = False  # more wait
     breaker: Breaker | None = None  # if it is one
 
     @property
@@ -60,17 +61,37 @@ def say_gate(gate: GateFacts, *, since: datetime) -> Reason:
     if gate.full:
         held = _named(gate.holders, gate.used)
         why = f"limit {gate.name} is at {gate.used}/{limit.concurrency}{held}"
-        name = shlex.quote(limit.name)  # keys may have spaces, and patterns end with a star
-        raised = f"foliot limits set {name} --concurrency {gate.used + 1}"
-        ends = "one of them ends" if gate.used == limit.concurrency else "enough of them have ended"
-        return Reason(why, since=since, change=f"{ends}, or: {raised}")
+        change = f"{_turn(gate)}{_raise(limit, gate.used + 1)}"
+        return Reason(f"{why}{_others(gate)}", since=since, change=change)
     if limit.rate is not None and gate.wait:
         why = f"limit {gate.name} lets {limit.rate:g} start in {show_duration(limit.period)}"
-        others = f"; {gate.waiting:,} wait for it" if gate.waiting > 1 else ""
         next_ = f"the next may in {show_duration(max(0.001, round(gate.wait, 3)))}"
-        return Reason(f"{why}{others}", since=since, change=next_)
+        return Reason(f"{why}{_others(gate)}", since=since, change=next_)
     why = f"limit {gate.name} has room again: it is about to be asked"
     return Reason(why, since=since)
+
+
+def _others(gate: GateFacts) -> str:
+    if gate.waiting <= 1:
+        return ""
+    return f"; {'at least ' if gate.at_least else ''}{gate.waiting:,} wait for it"
+
+
+def _turn(gate: GateFacts) -> str:
+    """What those who run have to do with it."""
+    if not gate.used:
+        return ""
+    if gate.used != gate.limit.concurrency:
+        return "enough of them have ended, or: "
+    return f"{'one of them ends' if gate.waiting <= 1 else 'its turn comes as they end'}, or: "
+
+
+def _raise(limit: Limit, most: int) -> str:
+    """The rest of it stays. Keys may have spaces, and patterns end with a star."""
+    said = f"foliot limits set {shlex.quote(limit.name)} --concurrency {most}"
+    if limit.rate is not None:
+        said += f" --rate {limit.shown_rate} --burst {limit.burst}"
+    return said if limit.note is None else f"{said} --note {shlex.quote(limit.note)}"
 
 
 def say_breaker(breaker: Breaker) -> Reason:

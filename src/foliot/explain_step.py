@@ -57,6 +57,16 @@ def say_waiting(facts: StepFacts) -> tuple[str, list[str]]:
     ]
 
 
+def say_until(facts: StepFacts) -> str:
+    """What of its parents its rule waits for."""
+    match facts.step.rule:
+        case Rule.ANY_SUCCEEDED:
+            return "one of them succeeds, or all have ended"
+        case Rule.ANY_FAILED:
+            return "one of them fails, or all have ended"
+    return "they have ended"
+
+
 def say_skipped(facts: StepFacts) -> str:
     """What ruled it out."""
     if facts.step.reason == _FAIL_FAST:

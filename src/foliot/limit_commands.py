@@ -17,7 +17,6 @@ from foliot.store.port import Store, Wake
 
 MOST_COUNTED: Final = 10_000  # jobs that wait for one limit
 _MOST: Final = 1_000_000_000
-_PERIODS: Final = {"second": 1.0, "minute": 60.0, "hour": 3600.0}
 _WORDS: Final = {
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
     **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60.0),
@@ -83,13 +82,6 @@ def read_rate(text: object) -> tuple[float, float]:
     return number, period
 
 
-def show_rate(limit: Limit) -> str:
-    if limit.rate is None:
-        return ""
-    unit = next((word for word, seconds in _PERIODS.items() if seconds == limit.period), None)
-    return f"{limit.rate:g}/{unit or f'{limit.period:g}s'}"
-
-
 def check_limit_name(name: object) -> str:
     scope, colon, word = name.partition(":") if isinstance(name, str) else ("", "", "")
     if not colon or scope not in SCOPES:
@@ -152,5 +144,5 @@ async def list_limits(store: Store) -> list[Standing]:
 
 def _told(limit: Limit) -> dict[str, Any]:
     """What the audit log says of it."""
-    told = {"concurrency": limit.concurrency, "rate": show_rate(limit) or None, "note": limit.note}
+    told = {"concurrency": limit.concurrency, "rate": limit.shown_rate, "note": limit.note}
     return {name: value for name, value in told.items() if value is not None}

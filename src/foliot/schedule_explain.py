@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import shlex
+from datetime import UTC, datetime, timedelta
+from math import ceil
 from typing import Final
 
 import msgspec
 
 from foliot import when
 from foliot.explain_gate import Reason, show_time
+from foliot.model.job import Job
 from foliot.model.schedule import Answer, Rules, Schedule, ScheduleState
+from foliot.schedule_draft import timetable_of
 from foliot.schedule_fires import fires
-from foliot.schedule_looks import get
+from foliot.schedule_looks import get, next_fires
 from foliot.store.port import Store
 from foliot.store.scheduling import GRACE
 from foliot.units import show_duration
@@ -39,45 +43,96 @@ class ScheduleExplanation(msgspec.Struct, frozen=True):
 async def explain(store: Store, name: str, *, namespace: str = "default") -> ScheduleExplanation:
     schedule = await get(store, name, namespace=namespace)
     now = await store.schedules.now()
-    reasons = [_why(schedule, now), Reason(f"{_what(schedule.rules)}, {schedule.rules.timezone}")]
+    reasons = [*await _why(store, schedule, now), Reason(_what(schedule.rules))]
     last = await fires(store, name, limit=_LAST, namespace=namespace)
     return ScheduleExplanation(schedule.state, reasons, last[::-1])
 
 
 def _what(rules: Rules) -> str:
     if rules.after_completion is not None:
-        return f"{rules.after_completion:g} s after the end of the last run"
-    return when.parse(rules.text, timezone=rules.timezone).english
+        return f"{rules.after_completion:g} s after the end of the last run, {rules.timezone}"
+    return f"{when.parse(rules.text, timezone=rules.timezone).english}, {rules.timezone}"
 
 
-def _why(schedule: Schedule, now: datetime) -> Reason:
+async def _why(store: Store, schedule: Schedule, now: datetime) -> list[Reason]:
     match schedule.state:
         case ScheduleState.ACTIVE:
-            return _next(schedule, now)
+            return await _next(store, schedule, now)
         case ScheduleState.PAUSED:
             by = f" by {schedule.paused_by}" if schedule.paused_by else ""
             note = f": {schedule.note}" if schedule.note else ""
-            change = f"foliot schedules resume {schedule.name}"
-            return Reason(f"paused{by}{note}", since=schedule.paused_at, change=change)
+            change = _command("resume", schedule)
+            return [Reason(f"paused{by}{note}", since=schedule.paused_at, change=change)]
         case ScheduleState.PARKED:
             why = f"the code of {schedule.origin} declares it no longer"
-            return Reason(why, change=f"it does again, or: foliot schedules resume {schedule.name}")
+            return [Reason(why, change=f"it does again, or: {_command('resume', schedule)}")]
         case ScheduleState.ENDED:
-            why = "none of its times is ahead, or it has run as often as it may"
-            return Reason(why, change=f"it is changed: foliot schedules update {schedule.name}")
+            return _over(schedule, now)
 
 
-def _next(schedule: Schedule, now: datetime) -> Reason:
-    if schedule.next_at is None:
-        return Reason("it fires at its times")
-    at = datetime.fromtimestamp(schedule.next_at, UTC)
-    wait = (at - now).total_seconds()
-    if wait > 0:
-        return Reason(f"next at {show_time(at)}, in {show_duration(float(max(1, round(wait))))}")
-    if wait > -GRACE:
-        return Reason(f"next at {show_time(at)}: about to fire")
-    why = f"its time {show_time(at)} is overdue: no live process does the scheduler's duties"
-    return Reason(why, since=at, change="a worker starts, or: foliot scheduler")
+async def _next(store: Store, schedule: Schedule, now: datetime) -> list[Reason]:
+    """What is due, or comes next for this one: its trigger has the times of others as well."""
+    at = None if schedule.next_at is None else datetime.fromtimestamp(schedule.next_at, UTC)
+    delay = schedule.rules.after_completion
+    if delay is not None and (run := await _last_run(store, schedule)) is not None:
+        if run.finished_at is None:
+            why = f"the next run begins {show_duration(delay)} after the end of job {run.id}"
+            change = f"it has ended; see: foliot jobs explain {run.id}"
+            return [Reason(f"{why}, which is {run.state}", since=run.created_at, change=change)]
+        due = max(schedule.active_from, run.finished_at + timedelta(seconds=delay))
+        at = datetime.fromtimestamp(ceil(due.timestamp()), UTC)
+    if at is not None and schedule.active_from <= at <= now:
+        if (now - at).total_seconds() < GRACE:
+            return [Reason(f"next at {show_time(at)}: about to fire")]
+        why = f"its time {show_time(at)} is overdue: no live process does the scheduler's duties"
+        return [Reason(why, since=at, change="a worker starts, or: foliot scheduler")]
+    if delay is None:
+        ahead = await next_fires(store, schedule.name, 1, namespace=schedule.namespace)
+        at = ahead[0].at.astimezone(UTC) if ahead else None
+    end = schedule.rules.end
+    if at is None or (end is not None and at.timestamp() > end):
+        return _over(schedule, now)
+    wait = float(max(1, round((at - now).total_seconds())))
+    return [Reason(f"next at {show_time(at)}, in {show_duration(wait)}")]
+
+
+async def _last_run(store: Store, schedule: Schedule) -> Job | None:
+    found = await store.schedules.recent_runs(schedule.id, limit=1)
+    return await store.jobs.get(found[0].id) if found else None
+
+
+def _over(schedule: Schedule, now: datetime) -> list[Reason]:
+    """All that keeps it from ever firing again."""
+    rules, runs, found = schedule.rules, schedule.runs, list[Reason]()
+    update = _command("update", schedule)
+    if rules.max_runs is not None and runs >= rules.max_runs:
+        many = "once" if runs == 1 else f"{runs:,} times"
+        why = f"it has run {many}, as often as it may"
+        found.append(Reason(why, change=f"{update} --max-runs {runs + 1}"))
+    end = None if rules.end is None else datetime.fromtimestamp(rules.end, UTC)
+    if end is not None and end <= now:
+        why = f"its end has passed: {show_time(end)}"
+        found.append(Reason(why, since=end, change=f"{update} --clear end"))
+    elif not _goes_on(rules, now):
+        change = f"it is given another, such as: {update} --expression 'every day at 9am'"
+        found.append(Reason("its expression names no further time", change=change))
+    elif end is not None and not found:
+        why = f"none of its times is left before its end: {show_time(end)}"
+        found.append(Reason(why, change=f"{update} --clear end"))
+    return found or [Reason("none of its times is ahead")]
+
+
+def _goes_on(rules: Rules, now: datetime) -> bool:
+    timetable = timetable_of(rules)
+    since = max(int(now.timestamp()), rules.start or 0)
+    return timetable is None or timetable.next_after(since) is not None
+
+
+def _command(verb: str, schedule: Schedule) -> str:
+    said = f"foliot schedules {verb} {shlex.quote(schedule.name)}"
+    if schedule.namespace != "default":
+        said += f" --namespace {schedule.namespace}"
+    return said
 
 
 def _said(answer: Answer) -> str:

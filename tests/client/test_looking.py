@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
 
 import pytest
 
 from foliot import Foliot, InvalidValue, JobState, NotDead
+from foliot.clock import SystemClock
+from support.stores import Databases
 
 
 def test_jobs_are_listed_and_counted_by_a_filter(app: Foliot) -> None:
@@ -59,3 +62,26 @@ def test_a_dead_job_is_mended_and_succeeds(app: Foliot, start_worker: Callable[[
     assert handle.result(timeout=20) == 0.5
     assert handle.job().generation == 1
     assert [attempt.attempt for attempt in handle.attempts()] == [1]
+
+
+class _Ahead(SystemClock):
+    """An hour before all others."""
+
+    def now(self) -> datetime:
+        return super().now() + timedelta(hours=1)
+
+
+@pytest.mark.anyio
+async def test_a_caller_whose_clock_is_wrong_is_told_by_that_of_the_store(
+    databases: Databases,
+) -> None:
+    async with databases.borrow(1) as name:
+        with Foliot(databases.server.url(name), clock=_Ahead()) as app:
+
+            @app.job
+            def send() -> None: ...
+
+            later = await send.options(delay=200).asubmit()
+            assert (await later.aexplain()).why.startswith("due in 3m")
+            brief = await send.options(expires=1800).asubmit()
+            assert (await brief.aexplain()).why == "no worker is alive"

@@ -117,7 +117,7 @@ async def test_it_is_not_counted_any_more_when_few_are_left(world: World) -> Non
     assert await world.store.limits.relax()
     assert not await _counted(world)
     await world.finish(session, *(world.outcome(job, End.SUCCEED) for job in running[800:]))
-    assert await use(world, QUEUE) == (0, 0)
+    assert (await standing(world, QUEUE)).used == 0
 
 
 async def test_one_that_is_lowered_is_counted_at_once(world: World) -> None:

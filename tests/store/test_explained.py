@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def told(world: World, id: JobId) -> Explanation:
-    return await explain_commands.explain_job(world.store, id, now=world.clock.now())
+    return await explain_commands.explain_job(world.store, id)
 
 
 def extras(**fields: str) -> More:
@@ -140,6 +140,26 @@ async def test_an_open_breaker_says_until_when_and_why(world: World) -> None:
     assert reason.why.startswith("breaker 'stripe' is open until ")
     assert reason.why.endswith(" by ada: they move")
     assert reason.change is not None and "foliot breakers close stripe" in reason.change
+
+
+async def test_a_ready_job_is_told_of_what_will_not_let_it_in(world: World) -> None:
+    """All workers are busy, so nobody has asked yet, and set it aside."""
+    session = await world.open_session()
+    for name in ("queue:default", "kind:echo", "namespace:default"):
+        await set_limit(world.store, limit_of(name, concurrency=9))
+    await set_limit(world.store, limit_of("key:customer:*", concurrency=1))
+    more = extras(limit_key="customer:42")
+    holder, id = await world.submit(more=more), await world.submit(more=more)
+    [claimed] = await world.claim(session, 1)
+    assert await world.state(id) == "ready"
+    first, second = (await told(world, id)).reasons
+    assert first.why == f"limit key:customer:42 is at 1/1, held by job {holder}"
+    assert second.why.startswith("the next of its lane")
+    await world.end(session, claimed)
+    assert [one.why for one in (await told(world, id)).reasons] == [second.why]
+    await open_breaker(world.store, "stripe", new=True)
+    id = await world.submit(more=extras(breaker="stripe"))
+    assert (await told(world, id)).why.startswith("breaker 'stripe' was opened")
 
 
 async def test_jobs_ahead_are_counted_and_timed_by_the_pace_of_the_queue(world: World) -> None:

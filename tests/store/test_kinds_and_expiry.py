@@ -9,6 +9,7 @@ from foliot import commands, queue_commands
 from foliot.model.job import End, JobState, More, Outcome
 from foliot.model.lane import lane_of
 from foliot.registry import define
+from support.limits import limit
 from support.stores import World
 
 pytestmark = pytest.mark.anyio
@@ -31,6 +32,19 @@ async def test_jobs_of_kinds_that_nobody_knows_are_held_at_the_front_of_their_la
         world.partition, ["echo", "strange"], limit=9
     )
     assert everything == []
+
+
+async def test_what_waited_for_a_limit_is_not_written_on_a_job_that_nobody_knows(
+    world: World,
+) -> None:
+    await limit(world, "queue:default", concurrency=0)
+    id = await world.submit(kind="strange")
+    await world.claim(await world.open_session())
+    await limit(world, "queue:default", concurrency=1)
+    assert await world.state(id) is JobState.READY
+    assert await world.store.admission.hold_kinds(world.partition, ["echo"], limit=4) == [id]
+    job = await world.get(id)
+    assert (job.reason, job.note) == ("unknown_kind", None)
 
 
 async def test_an_unfitting_payload_goes_back_when_the_arguments_have_changed(

@@ -76,8 +76,11 @@ RIDES = {
     "extend_session": set(),
     "close_session": {"jobs_running"},
     "prune_sessions": {"jobs_running"},
+    "find_waited": {"jobs_gated"},
+    "count_waiting": {"jobs_gated"},
+    "count_behind": {"jobs_gated", "jobs_admitted"},
 }
-READ_ALL_PARTITIONS = {"find_lost_sessions", "peek_jobs"}
+READ_ALL_PARTITIONS = {"find_lost_sessions", "peek_jobs", "find_waited"}
 # What a worker waits for. They must be right even if planned while the store was new and empty.
 HOTTEST = [
     "submit_jobs",
@@ -249,8 +252,10 @@ def _plan(
         values |= {"queues": values["namespaces"]}
     elif name == "find_submitted_jobs":
         values |= {"kinds": values["namespaces"]}
-    elif name in ("find_lost_sessions", "peek_jobs", "count_ahead"):
-        values |= {"partitions": 8}
+    elif name in ("find_lost_sessions", "peek_jobs", "count_ahead", "count_behind"):
+        values |= {"partitions": 8, "names": "{one,other}"}
+    elif name == "count_waiting":
+        values |= {"numbers": "{0,0,1}", "names": "{queue:a,key:b,key:c}"}
     return explain(connection, STATEMENTS[name], values, mode=mode, analyse=analyse)
 
 

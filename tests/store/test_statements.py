@@ -139,6 +139,7 @@ def test_every_hot_statement_names_its_partition() -> None:
     across = {"find_lost_sessions", "peek_jobs", "count_jobs", "grade_jobs", "list_history_days"}
     across |= {
         "count_running",
+        "find_waited",
         "list_holders",
         "list_ordered_keys",
         "count_queues",
@@ -195,6 +196,16 @@ def test_whoever_ends_a_job_tells_of_it() -> None:
         for name, text in every_statement(package):
             if ends.search(text) and name not in silent:
                 assert re.search(r"INTO foliot[._]outbox ", text), name
+
+
+def test_a_worker_is_told_the_same_of_a_job_whatever_has_let_it_in() -> None:
+    told = re.compile(r"(?:RETURNING|FROM \(SELECT) (j\.id, j\.fence\b.*? AS more)\b")
+    for package in (POSTGRES, SQLITE):
+        claims = {"claim_jobs", "take_jobs", "claim_keyed"}
+        found = {n: told.findall(t) for n, t in every_statement(package) if n in claims}
+        # The first has the place as well, by which it puts them in order.
+        lists = {one.replace(" j.band, j.rank,", "") for (one,) in found.values()}
+        assert len(lists) == 1, lists
 
 
 def test_a_cast_is_no_parameter() -> None:

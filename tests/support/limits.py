@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
+
+import psycopg
 
 from foliot.ids import JobId, SessionId
 from foliot.limit_commands import limit_of, set_limit
@@ -61,9 +65,23 @@ async def standing(world: World, name: str) -> Standing:
 
 
 async def use(world: World, name: str) -> tuple[int, int]:
-    """How many run under it, and how many wait for it."""
+    """How many run under it, which must be what is written of it, and how many wait for it."""
     found = await standing(world, name)
+    assert _written(world, name) in (None, found.used)
     return found.used, found.waiting
+
+
+def _written(world: World, name: str) -> int | None:
+    """The counter that claims go by."""
+    url = world.place.direct
+    if world.place.engine == "sqlite":
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as file:
+            row = file.execute("SELECT used FROM foliot_uses WHERE name = ?", (name,)).fetchone()
+    else:
+        with psycopg.connect(url) as link:
+            found = link.execute("SELECT used FROM foliot.uses WHERE name = %s", (name,))
+            row = found.fetchone()
+    return None if row is None else int(row[0])
 
 
 async def waits_for(world: World, id: JobId) -> str | None:

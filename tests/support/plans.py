@@ -20,6 +20,8 @@ STATEMENTS: Mapping[str, Statement] = load_statements(
     "sessions.sql",
     "logs.sql",
     "upkeep.sql",
+    "limits.sql",
+    "breakers.sql",
 )
 
 

@@ -154,13 +154,10 @@ def explain(id: str, *, options: Options = DEFAULT_OPTIONS) -> None:
         Its id, or the beginning or the end of it.
     """
     from foliot import explain_commands
-    from foliot.clock import SystemClock
     from foliot.explain import Explanation
 
     async def question(store: Store) -> Explanation:
-        return await explain_commands.explain_job(
-            store, await resolve(store, id), now=SystemClock().now()
-        )
+        return await explain_commands.explain_job(store, await resolve(store, id))
 
     explanation = ask(options, question)
     if options.json:

@@ -108,7 +108,7 @@ def _row(one: Standing) -> tuple[str, ...]:
         used = f"{one.used} ({limit.concurrency} each)" if most else f"{one.used}"
     waiting = f"{one.waiting}{'+' if one.at_least else ''}"
     burst = "" if limit.rate is None else f"{limit.burst}"
-    rate = limit_commands.show_rate(limit)
+    rate = limit.shown_rate or ""
     return (limit.name, used, rate, burst, waiting, limit.updated_by or "", limit.note or "")
 
 
@@ -121,4 +121,4 @@ def _told(one: Standing) -> dict[str, object]:
     told: dict[str, object] = msgspec.to_builtins(one)
     limit = told.pop("limit")
     assert isinstance(limit, dict)
-    return {**limit, "rate": limit_commands.show_rate(one.limit) or None, **told}
+    return {**limit, "rate": one.limit.shown_rate, **told}

@@ -135,9 +135,7 @@ class Handle(Generic[R]):
         )
 
     async def _explain(self) -> Explanation:
-        return await explain_commands.explain_job(
-            await self._portal.store(), self.id, now=self._clock.now()
-        )
+        return await explain_commands.explain_job(await self._portal.store(), self.id)
 
     async def _logs(self) -> list[LogLine]:
         return await commands.logs(await self._portal.store(), self.id)

@@ -20,6 +20,7 @@ V = TypeVar("V")
 Scope = Literal["queue", "kind", "namespace", "key"]
 SCOPES: Final = get_args(Scope)
 BREAKER: Final = "breaker"  # one that is not closed is a gate like the others
+_PERIODS: Final = {1.0: "second", 60.0: "minute", 3600.0: "hour"}
 HELD_FOR_LIMIT: Final = "limit"  # why a job is held; the note says for which
 _ONE: Final = 1.0 - 1e-9  # a whole token, but for what adding fractions loses
 _MOST_KNOWN: Final = 50_000  # answers to keep
@@ -48,6 +49,14 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def each_second(self) -> float | None:
         return None if self.rate is None else self.rate / self.period
+
+    @property
+    def shown_rate(self) -> str | None:
+        """As it is said: "100/minute"."""
+        if self.rate is None:
+            return None
+        number = f"{self.rate:.9f}".rstrip("0").rstrip(".")
+        return f"{number}/{_PERIODS.get(self.period) or f'{self.period:g}s'}"
 
     @property
     def is_pattern(self) -> bool:

@@ -145,55 +145,75 @@ def look_at(door: Door, names: Sequence[str]) -> Look:
 
 
 class Overview:
-    """How limits stand: by what is used, by what runs where nobody counts, and by the gates that are waited for."""
+    """How limits stand, all of them or one: by what runs, whatever is written of it, and by who waits."""
 
-    def __init__(
-        self,
-        rules: Rules,
-        uses: Iterable[Use],
-        running: Sequence[Sequence[Any]] = (),
-        waited: Iterable[str] = (),
-    ) -> None:
+    def __init__(self, rules: Rules, gate: str | None = None) -> None:
+        """Of one: the name that jobs wait for, or that of a limit of many."""
         counted = [msgspec.structs.replace(limit, counted=True) for limit in rules.open]
         self._rules = Rules(rules.version, [*rules.limits.values(), *counted])
-        self._uses = {use.name: use for use in uses}
-        self._uses |= {
-            limit.name: Use(limit.name, running_under(limit, running)) for limit in counted
-        }
-        self._waited = set(waited)
+        limits = self._rules.limits
+        self.gate = gate
+        if gate is None:
+            self.limits = [limit for _, limit in sorted(limits.items())]
+        else:
+            found = limits.get(gate) or self._rules.limit(gate)
+            self.limits = [] if found is None else [found]
+            if gate in limits and limits[gate].is_pattern:  # it is not asked for one of its keys
+                self.gate = None
+        self._used: Counter[str] = Counter()
+
+    def count(self, running: Iterable[Sequence[Any]]) -> None:
+        """What count_running tells."""
+        for row in running:
+            for name in self._rules.gates(Traits(*row[:5])):
+                self._used[name] += row[5]
 
     @property
-    def limits(self) -> list[Limit]:
-        return [limit for _, limit in sorted(self._rules.limits.items())]
+    def gates(self) -> list[str]:
+        """Of which the tokens are told."""
+        return list(self._used) if self.gate is None else [self.gate]
 
-    def find(self, gate: str) -> Limit | None:
-        return self._rules.limits.get(gate) or self._rules.limit(gate)
-
-    def waited(self, limit: Limit, gate: str | None) -> list[str]:
-        """The gates of which those who wait are to be counted: this one, or all of the limit."""
+    def waited(self, found: Iterable[tuple[int, str]]) -> list[tuple[int, int, str]]:
+        """Partitions and gates that jobs wait at, each with the number of its limit here."""
+        numbers = {limit.name: number for number, limit in enumerate(self.limits)}
+        named = ((partition, name, self._rules.limit(name)) for partition, name in found)
         return [
-            name
-            for name in (self._waited if gate is None else [gate])
-            if self._fits(name, limit, gate)
+            (numbers[limit.name], partition, name)
+            for partition, name, limit in named
+            if limit is not None and limit.name in numbers
         ]
 
-    def standing(
-        self, limit: Limit, gate: str | None, waiting: int, most: int, *, now: float
+    def standings(
+        self, uses: Sequence[Sequence[Any]], waiting: Iterable[tuple[int, int]], most: int
+    ) -> list[Standing]:
+        """By what read_uses tells of the gates, and how many wait for each limit, by its number."""
+        now, tokens = uses[0][0], {use.name: use for use in uses_of((), uses)}
+        taken: dict[str, list[Use]] = {}
+        for name in self.gates:
+            limit = self._rules.limit(name)
+            if limit is not None and (self.gate is not None or self._used[name]):
+                use = tokens.get(name) or Use(name)
+                use = msgspec.structs.replace(use, used=self._used[name])
+                taken.setdefault(limit.name, []).append(use)
+        counts = dict(waiting)
+        return [
+            self._standing(limit, taken.get(limit.name, []), counts.get(number, 0), most, now)
+            for number, limit in enumerate(self.limits)
+        ]
+
+    def _standing(
+        self, limit: Limit, uses: list[Use], waiting: int, most: int, now: float
     ) -> Standing:
-        own = [use for use in self._uses.values() if self._fits(use.name, limit, gate)]
-        several = gate is None and (limit.is_pattern or any(use.name != limit.name for use in own))
-        own.sort(key=lambda use: (-use.used, use.name))
+        several = limit.is_pattern or any(use.name != limit.name for use in uses)
+        uses.sort(key=lambda use: (-use.used, use.name))
         return Standing(
             limit=limit,
-            used=sum(use.used for use in own),
+            used=sum(use.used for use in uses),
             waiting=waiting,
             at_least=waiting >= most,
-            keys=own[:_MOST_SHOWN] if several else [],
-            wait=None if gate is None else Door(self._rules, own, now).wait(gate),
+            keys=uses[:_MOST_SHOWN] if several and self.gate is None else [],
+            wait=None if self.gate is None else Door(self._rules, uses, now).wait(self.gate),
         )
-
-    def _fits(self, name: str, limit: Limit, gate: str | None) -> bool:
-        return name == gate if gate is not None else self._rules.limit(name) is limit
 
 
 def running_under(limit: Limit, running: Iterable[Sequence[Any]]) -> int:
@@ -209,11 +229,6 @@ def holders_of(gate: str, limit: int) -> dict[str, object]:
     if gate.startswith("key@"):
         scope, namespace, word = gate.split("@", 2)
     return {"scope": scope, "word": word, "namespace": namespace, "limit": limit}
-
-
-def for_all_keys(gate: str | None) -> bool:
-    """Whether a limit has many gates: one for each of its keys, which have to be found."""
-    return gate is None or gate.endswith("*")
 
 
 def fixed_names(rules: Rules) -> list[str]:

@@ -18,6 +18,7 @@ from foliot.store.breaking import (
 )
 from foliot.store.events import event_rows
 from foliot.store.postgres.allowances import CHANGE_RULES
+from foliot.store.postgres.arrays import texts
 from foliot.store.postgres.audit import audit_steps
 from foliot.store.postgres.connection import Ask, Connections, Step, Values
 from foliot.store.postgres.gates import SQL as LIMITS
@@ -36,19 +37,13 @@ class PostgresBreakers(Changing):
         self._partitions = partitions
 
     async def all(self, *, most: int) -> list[Found]:
-        counted = []
-        for one in (await self._read())[1]:
-            waiting = 0
-            for partition in range(self._partitions):
-                values: Values = {
-                    "partition": partition,
-                    "name": one.name,
-                    "limit": most - waiting,
-                }
-                [(count,)] = await self._connections.read(SQL["count_behind"], values)
-                waiting += count
-            counted.append(Found(one, waiting, waiting >= most))
-        return counted
+        found = (await self._read())[1]
+        asked = self._behind([one.name for one in found], most)
+        waiting: dict[str, int] = dict(await self._connections.read(SQL["count_behind"], asked))
+        return [Found(one, waiting[one.name], waiting[one.name] >= most) for one in found]
+
+    def _behind(self, names: Sequence[str], most: int) -> Values:
+        return {"partitions": self._partitions, "names": texts(names), "limit": most}
 
     async def _read(self) -> tuple[float, Sequence[Breaker]]:
         values: Values = {"now": self._clock.now_for_store()}
@@ -94,9 +89,5 @@ class PostgresBreakers(Changing):
         """Whether somebody waits for it, where that is asked for."""
         if breaker.state not in (State.RECOVERING, State.HALF_OPEN):
             return False
-        for partition in range(self._partitions):
-            values: Values = {"partition": partition, "name": breaker.name, "limit": 1}
-            [(count,)] = await ask(Step(SQL["count_behind"], values))
-            if count:
-                return True
-        return False
+        [(_, count)] = await ask(Step(SQL["count_behind"], self._behind([breaker.name], 1)))
+        return bool(count)

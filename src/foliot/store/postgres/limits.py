@@ -7,23 +7,20 @@ from typing import Final
 
 from foliot.clock import Clock
 from foliot.ids import JobId
-from foliot.model.limit import Limit, Use
+from foliot.model.limit import Limit, Rules
 from foliot.store.admission import admissions
 from foliot.store.limiting import (
     Overview,
     Standing,
     Tended,
-    fixed_names,
-    for_all_keys,
     holders_of,
     look_at,
-    uses_of,
 )
 from foliot.store.postgres.allowances import CHANGE_RULES, count_no_more
 from foliot.store.postgres.arrays import numbers, texts
 from foliot.store.postgres.audit import audit_steps
 from foliot.store.postgres.connection import Ask, Connections, Step, Values
-from foliot.store.postgres.gates import SQL, read_rules, recount
+from foliot.store.postgres.gates import SQL, limit_of, read_rules, recount
 from foliot.store.searching import Record
 
 _MOST_KEYS: Final = 10_000
@@ -90,38 +87,32 @@ class PostgresLimits:
         return bool(named) and await count_no_more(self._connections, named)
 
     async def all(self, *, most: int) -> list[Standing]:
-        overview = await self._overview(None)
-        return [await self._standing(overview, limit, None, most) for limit in overview.limits]
+        return await self._standings(None, most)
 
     async def get(self, gate: str, *, most: int) -> Standing | None:
-        one = None if for_all_keys(gate) else gate
-        overview = await self._overview(one)
-        limit = overview.find(gate)
-        return None if limit is None else await self._standing(overview, limit, one, most)
+        return next(iter(await self._standings(gate, most)), None)
 
-    async def _overview(self, gate: str | None) -> Overview:
-        read, now = self._connections.read, self._now()
-        rules = await read_rules(self._connections)
-        names = texts(fixed_names(rules) if gate is None else [gate])
-        uses = uses_of((), await read(SQL["read_uses"], {"names": names, "now": now}))
-        running = await read(SQL["count_running"], {}) if rules.open else []
-        waited: set[str] = set()
-        if gate is None:
-            uses += [Use(*row) for row in await read(SQL["list_uses"], {"limit": _MOST_KEYS})]
-            for partition in range(self._partitions):
-                asked: Values = {"partition": partition, "after": "", "limit": _MOST_KEYS}
-                waited.update(row[0] for row in await read(SQL["find_gates"], asked))
-        return Overview(rules, uses, running, waited)
-
-    async def _standing(
-        self, overview: Overview, limit: Limit, gate: str | None, most: int
-    ) -> Standing:
-        names, waiting = texts(overview.waited(limit, gate)), 0
-        for partition in range(self._partitions):
-            asked: Values = {"partition": partition, "names": names, "limit": most - waiting}
-            waiting += (await self._connections.read(SQL["count_waiting"], asked))[0][0]
-        now = self._clock.now().timestamp()
-        return overview.standing(limit, gate, waiting, most, now=now)
+    async def _standings(self, gate: str | None, most: int) -> list[Standing]:
+        read = self._connections.read
+        limits = [limit_of(row) for row in await read(SQL["list_limits"], {})]
+        overview = Overview(Rules(0, limits), gate)
+        if not overview.limits:
+            return []
+        overview.count(await read(SQL["count_running"], {}))
+        asked: Values = {"names": texts(overview.gates), "now": self._now()}
+        uses = await read(SQL["read_uses"], asked)
+        if overview.gate is None:
+            found = await read(SQL["find_waited"], {"limit": _MOST_KEYS})
+        else:
+            found = [(partition, overview.gate) for partition in range(self._partitions)]
+        waited = overview.waited(found)
+        values: Values = {
+            "numbers": numbers(number for number, _, _ in waited),
+            "partitions": numbers(partition for _, partition, _ in waited),
+            "names": texts(name for _, _, name in waited),
+            "limit": most,
+        }
+        return overview.standings(uses, await read(SQL["count_waiting"], values), most)
 
     async def holders(self, gate: str, *, limit: int) -> list[JobId]:
         found = await self._connections.read(SQL["list_holders"], holders_of(gate, limit))

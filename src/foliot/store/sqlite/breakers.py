@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from sqlite3 import Connection
 from typing import Final
 
@@ -19,7 +20,7 @@ from foliot.store.breaking import (
 from foliot.store.events import event_rows
 from foliot.store.searching import Record
 from foliot.store.sqlite.audit import write_record
-from foliot.store.sqlite.batches import Values, execute, load_parts
+from foliot.store.sqlite.batches import Values, execute, load_parts, to_json
 from foliot.store.sqlite.connection import Connections
 from foliot.store.sqlite.limits import SQL as LIMITS
 from foliot.store.sqlite.limits import recount
@@ -37,11 +38,9 @@ class SqliteBreakers(Changing):
 
     async def all(self, *, most: int) -> list[Found]:
         def run(connection: Connection) -> list[Found]:
-            found = []
-            for one in _list(connection, store_now(self._clock))[1]:
-                waiting = self._count(connection, one.name, most)
-                found.append(Found(one, waiting, waiting >= most))
-            return found
+            found = _list(connection, store_now(self._clock))[1]
+            waiting = self._count(connection, [one.name for one in found], most)
+            return [Found(one, waiting[one.name], waiting[one.name] >= most) for one in found]
 
         return await self._connections.read(run)
 
@@ -59,7 +58,7 @@ class SqliteBreakers(Changing):
             if not rows:
                 return None
             before = breaker_of(rows[0][1:])
-            waiting = self._count(connection, name, 1) > 0
+            waiting = self._count(connection, [name], 1)[name] > 0
             shift = Shift(before, decide(before, rows[0][0], waiting))
             self._save(connection, shift, now)
             if shift.changed:
@@ -80,13 +79,11 @@ class SqliteBreakers(Changing):
             execute(connection, LIMITS["raise_version"], {"now": now})
             recount(connection, now)
 
-    def _count(self, connection: Connection, name: str, most: int) -> int:
-        """How many wait for it."""
-        waiting = 0
-        for partition in range(self._partitions):
-            values: Values = {"partition": partition, "name": name, "limit": most - waiting}
-            waiting += execute(connection, SQL["count_behind"], values)[0][0]
-        return waiting
+    def _count(self, connection: Connection, names: Sequence[str], most: int) -> dict[str, int]:
+        """How many wait for each."""
+        partitions = to_json(list(range(self._partitions)))
+        values: Values = {"partitions": partitions, "names": to_json(names), "limit": most}
+        return dict(execute(connection, SQL["count_behind"], values))
 
 
 def _list(connection: Connection, now: int) -> tuple[float, list[Breaker]]:

@@ -20,7 +20,6 @@ from foliot.store.limiting import (
     Tended,
     candidate,
     fixed_names,
-    for_all_keys,
     holders_of,
     look_at,
     slots_of,
@@ -213,54 +212,26 @@ class SqliteLimits:
         return await self._connections.transact(run, look=look)
 
     async def all(self, *, most: int) -> list[Standing]:
-        def run(connection: Connection) -> list[Standing]:
-            overview = self._overview(connection, None)
-            return [
-                self._standing(connection, overview, limit, None, most) for limit in overview.limits
-            ]
-
-        return await self._connections.read(run)
+        return await self._connections.read(lambda c: self._standings(c, None, most))
 
     async def get(self, gate: str, *, most: int) -> Standing | None:
-        one = None if for_all_keys(gate) else gate
+        found = await self._connections.read(lambda c: self._standings(c, gate, most))
+        return next(iter(found), None)
 
-        def run(connection: Connection) -> Standing | None:
-            overview = self._overview(connection, one)
-            limit = overview.find(gate)
-            if limit is None:
-                return None
-            return self._standing(connection, overview, limit, one, most)
-
-        return await self._connections.read(run)
-
-    def _overview(self, connection: Connection, gate: str | None) -> Overview:
-        rules = read_rules(connection)
-        names = to_json(fixed_names(rules) if gate is None else [gate])
-        asked: Values = {"names": names, "now": store_now(self._clock)}
-        uses = uses_of((), execute(connection, SQL["read_uses"], asked))
-        waited: set[str] = set()
-        if gate is None:
-            most: Values = {"limit": _MOST_KEYS}
-            uses += [Use(*row) for row in execute(connection, SQL["list_uses"], most)]
-            for partition in range(self._partitions):
-                where: Values = {"partition": partition, "after": "", **most}
-                waited.update(row[0] for row in execute(connection, SQL["find_gates"], where))
-        return Overview(rules, uses, waited=waited)
-
-    def _standing(
-        self,
-        connection: Connection,
-        overview: Overview,
-        limit: Limit,
-        gate: str | None,
-        most: int,
-    ) -> Standing:
-        names, waiting = to_json(overview.waited(limit, gate)), 0
-        for partition in range(self._partitions):
-            asked: Values = {"partition": partition, "names": names, "limit": most - waiting}
-            waiting += execute(connection, SQL["count_waiting"], asked)[0][0]
-        now = self._clock.now().timestamp()
-        return overview.standing(limit, gate, waiting, most, now=now)
+    def _standings(self, connection: Connection, gate: str | None, most: int) -> list[Standing]:
+        overview = Overview(read_rules(connection), gate)
+        if not overview.limits:
+            return []
+        overview.count(execute(connection, SQL["count_running"], {}))
+        asked: Values = {"names": to_json(overview.gates), "now": store_now(self._clock)}
+        uses = execute(connection, SQL["read_uses"], asked)
+        if overview.gate is None:
+            found = execute(connection, SQL["find_waited"], {"limit": _MOST_KEYS})
+        else:
+            found = [(partition, overview.gate) for partition in range(self._partitions)]
+        values: Values = {"waited": to_json(overview.waited(found)), "limit": most}
+        waiting = execute(connection, SQL["count_waiting"], values)
+        return overview.standings(uses, waiting, most)
 
     async def holders(self, gate: str, *, limit: int) -> list[JobId]:
         asked = holders_of(gate, limit)

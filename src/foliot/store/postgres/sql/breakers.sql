@@ -25,12 +25,18 @@ SELECT extract(epoch FROM coalesce(:now, statement_timestamp()))::float8, name, 
 FROM foliot.breakers ORDER BY name;
 
 -- name: count_behind
--- How many jobs wait for one, up to a number: also those that may be asked again, and were not yet. Rides jobs_gated and
--- jobs_admitted.
-SELECT count(*) FROM (
-    SELECT 1 FROM foliot.jobs j
-    WHERE j.partition = :partition AND j.hold = 'limit' AND j.hold_note = 'breaker:' || :name::text
-    UNION ALL
-    SELECT 1 FROM foliot.jobs j
-    WHERE j.partition = :partition AND j.state = 'ready' AND j.hold_note = 'breaker:' || :name::text
-    LIMIT :limit) w;
+-- How many jobs wait for each of these, in all partitions, up to a number: also those that may be asked again, and were
+-- not yet. Rides jobs_gated and jobs_admitted.
+SELECT b.name, (SELECT count(*) FROM (
+    SELECT 1
+    FROM generate_series(0, :partitions::integer - 1) AS p (partition)
+    CROSS JOIN LATERAL (
+        SELECT 1 FROM foliot.jobs j
+        WHERE j.partition = p.partition AND j.hold = 'limit' AND j.hold_note = 'breaker:' || b.name
+        UNION ALL
+        SELECT 1 FROM foliot.jobs j
+        WHERE j.partition = p.partition AND j.state = 'ready' AND j.hold_note = 'breaker:' || b.name
+        LIMIT :limit
+    ) w
+    LIMIT :limit) c)
+FROM unnest(:names::text[]) AS b (name);

@@ -344,15 +344,33 @@ ORDER BY name;
 -- name: list_taken
 SELECT name, used, tokens, at FROM foliot.uses WHERE used > 0;
 
--- name: list_uses
--- Those that are used most.
-SELECT u.name, u.used, u.tokens, u.at FROM foliot.uses u ORDER BY u.used DESC, u.name LIMIT :limit;
+-- name: find_waited
+-- All limits that jobs wait for, in all partitions, by skip scan over jobs_gated.
+WITH RECURSIVE named AS (
+    (SELECT j.partition, j.hold_note, 1 AS number FROM foliot.jobs j
+     WHERE j.hold = 'limit' ORDER BY j.partition, j.hold_note LIMIT 1)
+    UNION ALL
+    SELECT n.partition, n.hold_note, k.number + 1
+    FROM named k CROSS JOIN LATERAL (
+        SELECT j.partition, j.hold_note FROM foliot.jobs j
+        WHERE j.hold = 'limit' AND (j.partition, j.hold_note) > (k.partition, k.hold_note)
+        ORDER BY j.partition, j.hold_note LIMIT 1
+    ) n
+    WHERE k.number < :limit
+)
+SELECT k.partition, k.hold_note FROM named k;
 
 -- name: count_waiting
--- How many jobs wait for these, up to a number.
-SELECT count(*) FROM (
-    SELECT 1 FROM foliot.jobs j
-    WHERE j.partition = :partition AND j.hold = 'limit' AND j.hold_note = ANY (:names::text[]) LIMIT :limit) w;
+-- How many jobs wait at these gates, in these partitions: of all that have the same number together, up to a number.
+SELECT g.number, (SELECT count(*) FROM (
+    SELECT 1
+    FROM unnest(g.partitions, g.names) AS w (partition, name)
+    CROSS JOIN LATERAL (SELECT 1 FROM foliot.jobs j
+                        WHERE j.partition = w.partition AND j.hold = 'limit' AND j.hold_note = w.name LIMIT :limit) h
+    LIMIT :limit) c)
+FROM (SELECT a.number, array_agg(a.partition) AS partitions, array_agg(a.name) AS names
+      FROM unnest(:numbers::integer[], :partitions::smallint[], :names::text[]) AS a (number, partition, name)
+      GROUP BY a.number) g;
 
 -- name: list_holders
 -- Jobs that run under a limit, those that began first. Rides jobs_running.

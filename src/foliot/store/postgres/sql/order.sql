@@ -227,7 +227,7 @@ WITH RECURSIVE lanes AS (
     WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT s.id FROM strange s)) AND j.state || '' = 'ready'
     ORDER BY j.id FOR UPDATE SKIP LOCKED
 )
-UPDATE foliot.jobs j SET state = 'held', hold = 'unknown_kind'
+UPDATE foliot.jobs j SET state = 'held', hold = 'unknown_kind', hold_note = NULL
 WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT l.id FROM locked l)) AND j.state || '' = 'ready'
 RETURNING j.id::text;
 

@@ -21,12 +21,13 @@ SELECT :now / 1000000.0, name, state, since, until, reason, note, changed_by, ra
 FROM foliot_breakers ORDER BY name;
 
 -- name: count_behind
--- How many jobs wait for one, up to a number: also those that may be asked again, and were not yet. Rides
--- foliot_jobs_gated and foliot_jobs_admitted.
-SELECT count(*) FROM (
-    SELECT 1 FROM foliot_jobs j
-    WHERE j.partition = :partition AND j.hold = 'limit' AND j.hold_note = 'breaker:' || :name
+-- How many jobs wait for each of these, in all partitions, up to a number: also those that may be asked again, and were
+-- not yet. Rides foliot_jobs_gated and foliot_jobs_admitted.
+SELECT b.value, (SELECT count(*) FROM (
+    SELECT 1 FROM json_each(:partitions) p
+    CROSS JOIN foliot_jobs j ON j.partition = p.value AND j.hold = 'limit' AND j.hold_note = 'breaker:' || b.value
     UNION ALL
-    SELECT 1 FROM foliot_jobs j
-    WHERE j.partition = :partition AND j.state = 'ready' AND j.hold_note = 'breaker:' || :name
-    LIMIT :limit);
+    SELECT 1 FROM json_each(:partitions) p
+    CROSS JOIN foliot_jobs j ON j.partition = p.value AND j.state = 'ready' AND j.hold_note = 'breaker:' || b.value
+    LIMIT :limit))
+FROM json_each(:names) b;

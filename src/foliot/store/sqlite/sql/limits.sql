@@ -157,16 +157,31 @@ ORDER BY name;
 -- name: list_taken
 SELECT name, used, tokens, at FROM foliot_uses WHERE used > 0;
 
--- name: list_uses
--- Those that are used most.
-SELECT u.name, u.used, u.tokens, u.at FROM foliot_uses u ORDER BY u.used DESC, u.name LIMIT :limit;
+-- name: find_waited
+-- All limits that jobs wait for, in all partitions, by skip scan over foliot_jobs_gated in two steps, as in peek_jobs.
+WITH RECURSIVE named (partition, name, number) AS (
+    SELECT * FROM (SELECT j.partition, j.hold_note, 1 FROM foliot_jobs j
+                   WHERE j.hold = 'limit' ORDER BY j.partition, j.hold_note LIMIT 1)
+    UNION ALL
+    SELECT n.partition, n.hold_note, k.number + 1
+    FROM named k CROSS JOIN foliot_jobs n ON n.rowid = coalesce(
+        (SELECT j.rowid FROM foliot_jobs j
+         WHERE j.hold = 'limit' AND j.partition = k.partition AND j.hold_note > k.name ORDER BY j.hold_note LIMIT 1),
+        (SELECT j.rowid FROM foliot_jobs j
+         WHERE j.hold = 'limit' AND j.partition > k.partition ORDER BY j.partition, j.hold_note LIMIT 1))
+    WHERE k.number < :limit
+)
+SELECT partition, name FROM named;
 
 -- name: count_waiting
--- How many jobs wait for these, up to a number.
-SELECT count(*) FROM (
-    SELECT 1 FROM foliot_jobs j
-    WHERE j.partition = :partition AND j.hold = 'limit'
-      AND j.hold_note IN (SELECT value FROM json_each(:names)) LIMIT :limit);
+-- How many jobs wait at these gates: [number, partition, gate]. Of all that have the same number together, up to a number.
+SELECT g.number, (SELECT count(*) FROM (
+    SELECT 1
+    FROM json_each(:waited) w
+    CROSS JOIN foliot_jobs j ON j.partition = json_extract(w.value, '$[1]') AND j.hold = 'limit'
+                            AND j.hold_note = json_extract(w.value, '$[2]')
+    WHERE json_extract(w.value, '$[0]') = g.number LIMIT :limit))
+FROM (SELECT DISTINCT json_extract(value, '$[0]') AS number FROM json_each(:waited)) g;
 
 -- name: list_holders
 -- Jobs that run under a limit, those that began first. Rides foliot_jobs_running.

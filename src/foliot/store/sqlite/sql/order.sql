@@ -202,7 +202,7 @@ SELECT r.id FROM (SELECT j.id, j.kind FROM foliot_jobs j
                   WHERE j.partition = :partition AND j.lane = :lane AND j.state = 'ready'
                   ORDER BY j.band, j.rank, j.id LIMIT :limit) r
 WHERE r.kind NOT IN (SELECT value FROM json_each(:kinds));
-UPDATE foliot_jobs SET state = 'held', hold = 'unknown_kind'
+UPDATE foliot_jobs SET state = 'held', hold = 'unknown_kind', hold_note = NULL
 WHERE partition = :partition AND id IN (SELECT value FROM json_each(:ids)) AND state || '' = 'ready'
 RETURNING id;
 
