@@ -87,6 +87,14 @@ async def _merged(
     first, *others = sorted(running, key=lambda flow: flow.id)
     total = first.total
     for flow in others:
+        # Steps that running ones have added, which find them again by these names.
+        for (name,) in await talk.ask("find_namesakes", id=first.id, other=flow.id):
+            raise InvalidValue(
+                "after",
+                list(child.parents),
+                f"are jobs of chains that both have a step {name}",
+                hint="submit it when one of them has ended",
+            )
         await talk.ask("merge_chains", id=first.id, other=flow.id, after=total)
         total += flow.total
     merged = {flow.id for flow in others}
