@@ -127,6 +127,19 @@ async def test_a_chain_does_not_become_part_of_what_somebody_has_drawn(world: Wo
         await follow(world, flow.ids["a"], b)
 
 
+async def test_a_paused_chain_is_followed_together_with_others_when_it_goes_on(
+    world: World,
+) -> None:
+    _, seconds = await two_chains(world)
+    home = (await world.get(seconds[0])).workflow
+    assert home is not None
+    await world.store.workflows.pause(world.partition, home, note=None, by="me")
+    with pytest.raises(InvalidValue, match="jobs of chains of which some are paused"):
+        await follow(world, *seconds)
+    await world.store.workflows.resume(world.partition, home)
+    await follow(world, *seconds)
+
+
 async def test_chains_with_steps_of_one_name_are_followed_when_one_has_ended(world: World) -> None:
     """Those who have added the steps know them by it."""
     session = await world.open_session()

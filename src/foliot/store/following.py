@@ -82,8 +82,11 @@ async def _running(
 async def _merged(
     talk: Talk, child: NewStep, running: Sequence[Locked], homes: dict[JobId, JobId]
 ) -> tuple[Locked, dict[JobId, JobId]]:
-    if not all(flow.chain for flow in running) or len({flow.paused for flow in running}) > 1:
+    if not all(flow.chain for flow in running):
         raise _apart(child)
+    if len({flow.paused for flow in running}) > 1:
+        problem = "are jobs of chains of which some are paused"
+        raise InvalidValue("after", list(child.parents), problem, hint="resume these first")
     first, *others = sorted(running, key=lambda flow: flow.id)
     total = first.total
     for flow in others:
