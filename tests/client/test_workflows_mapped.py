@@ -1,4 +1,5 @@
-"""What comes after a map, and how it is said: it waits for the elements, on both kinds of store."""
+"""What comes after a map, and how it is said: it waits for the elements, on both kinds of store; and steps
+that are added by others."""
 
 from __future__ import annotations
 
@@ -92,3 +93,29 @@ def test_a_rule_that_needs_parents_is_refused_where_a_step_adds_one_without(
     said = flow.result(timeout=20)["grow"]
     assert said.startswith(f"rule: {rule!r} needs parents, and this step has none")
     assert 'after=["a"]' in said
+
+
+def test_a_step_adds_others_when_its_chain_has_become_part_of_another(
+    app: Foliot, seen: Any, start_worker: Start
+) -> None:
+    begun: list[str] = []
+    merged: list[bool] = []
+
+    @app.job(max_attempts=1)
+    def grow(name: str) -> None:
+        flow = current_job().flow
+        first = flow.add(seen.prepare(), name=f"{name}-1")
+        begun.append(name)
+        eventually(lambda: bool(merged))
+        flow.add(seen.prepare(), after=[first], before=[], name=f"{name}-2")
+        flow.add(seen.prepare(), name=f"{name}-3")
+
+    firsts = [grow.submit(name) for name in ("a", "b")]
+    seconds = [seen.options(after=[first]).submit() for first in firsts]
+    start_worker()
+    eventually(lambda: len(begun) == 2)
+    last = seen.options(after=seconds).submit()
+    merged.append(True)
+    assert [one.split()[0] for one in last.result(timeout=20)] == [job.id for job in seconds]
+    for name, second in zip("ab", seconds, strict=True):
+        assert [one.split()[0] for one in second.result()[1:]] == [f"{name}-1", f"{name}-3"]

@@ -101,6 +101,43 @@ async def test_what_a_job_comes_after_is_kept_until_it_has_run(world: World) -> 
     assert await world.store.workflows.get(other) is None
 
 
+async def test_what_a_chain_comes_after_is_kept_when_it_becomes_part_of_another(
+    world: World,
+) -> None:
+    session = await world.open_session()
+    homes, lates = [], []
+    for _ in range(2):
+        before, home = await follow(world, await world.submit())
+        for result in (b"1", b"2"):
+            [job] = await world.claim(session)
+            await world.end(session, job, result=result, flow=job.flow)
+        homes.append(home)
+        lates.append((await follow(world, before, delay=10 * DAY))[0])
+    await follow(world, *lates)
+    for days in (
+        4,
+        5,
+        2,
+    ):  # more than one round: what had become part of another was gone after the first
+        await prune(world, keep=DAY)
+        world.clock.advance(days * DAY)
+    await world.admit()
+    session = await world.open_session()
+    claimed = await world.claim(session)
+    found = await world.store.workflows.parents(world.partition, claimed)
+    assert {id: [one.result for one in above] for id, above in found.items()} == {
+        late: [2] for late in lates
+    }
+    for job in claimed:
+        await world.end(session, job, flow=job.flow)
+    [job] = await world.claim(session)
+    await world.end(session, job, flow=job.flow)
+    for _ in range(3):
+        world.clock.advance(2 * DAY)
+        await prune(world, keep=DAY)
+    assert [await world.store.workflows.get(home) for home in homes] == [None, None]
+
+
 async def test_a_workflow_is_not_tried_again_while_it_is_being_cancelled(world: World) -> None:
     flow = await draw(world)
     await flow.submit(flow.step("a"), flow.step("b", "a"))

@@ -9,8 +9,9 @@ import pytest
 
 from foliot.errors import InvalidValue
 from foliot.ids import JobId
-from foliot.model.job import ClaimedJob, End, JobState, Outcome
-from foliot.model.workflow import Rule, Workflow, WorkflowState
+from foliot.model.job import ClaimedJob, End, Extras, JobState, More, Outcome
+from foliot.model.workflow import NewStep, Rule, Workflow, WorkflowState
+from foliot.store.postgres.ends import StepEnds
 from store.test_workflows_followed import child_of, finish, follow
 from support.flows import draw
 from support.stores import World
@@ -124,3 +125,67 @@ async def test_a_chain_does_not_become_part_of_what_somebody_has_drawn(world: Wo
     (_, b), _ = await two_chains(world)
     with pytest.raises(InvalidValue, match="different workflows"):
         await follow(world, flow.ids["a"], b)
+
+
+async def test_a_paused_chain_is_followed_together_with_others_when_it_goes_on(
+    world: World,
+) -> None:
+    _, seconds = await two_chains(world)
+    home = (await world.get(seconds[0])).workflow
+    assert home is not None
+    await world.store.workflows.pause(world.partition, home, note=None, by="me")
+    with pytest.raises(InvalidValue, match="jobs of chains of which some are paused"):
+        await follow(world, *seconds)
+    await world.store.workflows.resume(world.partition, home)
+    await follow(world, *seconds)
+
+
+async def test_chains_with_steps_of_one_name_are_followed_when_one_has_ended(world: World) -> None:
+    """Those who have added the steps know them by it."""
+    session = await world.open_session()
+    firsts, seconds = await two_chains(world)
+    held = await claim(world, session)
+    for id in firsts:
+        home = held[id].flow
+        assert home is not None
+        extras = Extras(step="check", parents=True)
+        check = world.new_job(more=More(workflow=home, extras=extras))
+        step = NewStep(name="check", job=check, parents=(id,), into=None, added_by=id)
+        await world.store.workflows.add(world.partition, home, [step])
+    with pytest.raises(InvalidValue, match="are jobs of chains that both have a step check"):
+        await follow(world, *seconds)
+    last = (await world.get(firsts[1])).workflow
+    assert last is not None
+    await world.store.workflows.cancel(world.partition, last)
+    await finish(world, session, held[firsts[1]], End.CANCEL)
+    child, _ = await follow(world, *seconds, rule=Rule.ALL_DONE)
+    assert await world.state(child) is JobState.WAITING
+
+
+@pytest.mark.parametrize("expired", [False, True])
+async def test_a_step_is_not_taken_back_whose_chain_becomes_part_of_another_just_then(
+    world: World, monkeypatch: pytest.MonkeyPatch, expired: bool
+) -> None:
+    """It was found as a step of the chain that it is no longer in; the other is not locked: nobody would be told."""
+    session = await world.open_session()
+    later = await world.submit(delay=3600)
+    first = await world.submit(more=More(expires_in=5))
+    seconds = [(await follow(world, id, rule=Rule.ALL_DONE))[0] for id in (later, first)]
+    if not expired:
+        assert {*await claim(world, session)} == {first}
+    world.clock.advance(60)
+
+    async def merge_and_lock(ends: StepEnds, right: Any = StepEnds.lock) -> None:
+        monkeypatch.undo()
+        await follow(world, *seconds)
+        await right(ends)
+
+    monkeypatch.setattr(StepEnds, "lock", merge_and_lock)
+    for _ in range(2):
+        if expired:
+            await world.store.admission.expire(world.partition, limit=9)
+        else:
+            await world.reap(session, loss_limit=1)
+        assert await world.store.workflows.find_stuck(world.partition, limit=9) == ([], True)
+    assert await world.state(first) is (JobState.CANCELLED if expired else JobState.DEAD)
+    assert await world.state(seconds[1]) is JobState.READY

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from foliot.errors import NotRunning
 from foliot.model.job import End, JobState, More
 from foliot.model.lane import lane_of
 from foliot.model.workflow import SIGNAL_KIND, Rule, WorkflowState
@@ -131,6 +132,29 @@ async def test_a_retry_brings_back_what_the_failure_of_another_had_stopped(world
     assert await flow.states() == {"a": "dead", "later": "skipped", "end": "skipped"}
 
 
+async def test_a_workflow_is_not_tried_again_while_a_failure_ends_what_runs(world: World) -> None:
+    """Or these would end as failures, and stop what is tried again."""
+    flow = await draw(world)
+    await flow.submit(
+        flow.step("a"),
+        flow.step("b"),
+        flow.step("clean", "a", rule=Rule.ALL_DONE),
+        flow.step("end", "b"),
+    )
+    assert await flow.claim() == {"a", "b"}
+    await flow.end("a", End.BURY)
+    await flow.settle()
+    assert await flow.claim() == {"clean"}
+    with pytest.raises(NotRunning, match="is ending what runs after a failure: retry it when that"):
+        await flow.store.retry(world.partition, flow.id)
+    await flow.end("b", End.CANCEL)
+    ids, _ = await flow.store.retry(world.partition, flow.id)
+    assert set(ids) == {flow.ids[name] for name in ("a", "b", "end")}
+    await flow.end("clean")
+    await flow.run("a", "b")
+    assert (await flow.states())["end"] == "ready"
+
+
 async def test_a_retry_of_some_decides_about_elements_by_the_rule_of_their_map(
     world: World,
 ) -> None:
@@ -216,7 +240,7 @@ async def test_a_step_that_a_failure_rules_out_is_skipped_when_it_is_tried_again
     flow = await draw(world)
     await flow.submit(
         flow.step("a"),
-        flow.step("r"),
+        flow.step("r", rule=Rule.ALL_DONE),  # which the failure leaves alone
         flow.step("b", "a", "r"),
         flow.step("c", "b"),
         flow.step("clean", "b", "r", rule=Rule.ALL_DONE),

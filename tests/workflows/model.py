@@ -222,8 +222,7 @@ class Model:
         self.reference.resume()
 
     def retry(self, only: Collection[str], living: Collection[str] | None) -> None:
-        being_cancelled = self.reference.cancelled and self.reference.remaining > 0
-        assert (living is None) == being_cancelled, "refused while it is being cancelled"
+        assert (living is None) == self.reference.ending, "refused while steps are being ended"
         if living is None:
             return
         before = dict(self.reference.states)

@@ -109,6 +109,12 @@ class Reference:
         self.asked -= set(ends)
         self._ended(over)
 
+    @property
+    def ending(self) -> bool:
+        """Steps that run were asked to end, by a cancel of the whole or by a failure."""
+        running = [n for n in self.those("running") if self.shapes[n].rule not in FOR_FAILURES]
+        return self.remaining > 0 and (self.cancelled or (self.stopped and bool(running)))
+
     def cancel_step(self, name: str) -> None:
         if self.states[name] == "running":
             self.asked.add(name)

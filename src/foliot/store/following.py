@@ -82,11 +82,22 @@ async def _running(
 async def _merged(
     talk: Talk, child: NewStep, running: Sequence[Locked], homes: dict[JobId, JobId]
 ) -> tuple[Locked, dict[JobId, JobId]]:
-    if not all(flow.chain for flow in running) or len({flow.paused for flow in running}) > 1:
+    if not all(flow.chain for flow in running):
         raise _apart(child)
+    if len({flow.paused for flow in running}) > 1:
+        problem = "are jobs of chains of which some are paused"
+        raise InvalidValue("after", list(child.parents), problem, hint="resume these first")
     first, *others = sorted(running, key=lambda flow: flow.id)
     total = first.total
     for flow in others:
+        # Steps that running ones have added, which find them again by these names.
+        for (name,) in await talk.ask("find_namesakes", id=first.id, other=flow.id):
+            raise InvalidValue(
+                "after",
+                list(child.parents),
+                f"are jobs of chains that both have a step {name}",
+                hint="submit it when one of them has ended",
+            )
         await talk.ask("merge_chains", id=first.id, other=flow.id, after=total)
         total += flow.total
     merged = {flow.id for flow in others}

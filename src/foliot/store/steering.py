@@ -23,6 +23,7 @@ from foliot.model.workflow import (
     is_spared,
 )
 from foliot.store.flowing import (
+    Locked,
     Progress,
     Rows,
     Talk,
@@ -131,11 +132,10 @@ async def retry(talk: Talk, id: JobId, only: Sequence[JobId]) -> tuple[list[JobI
     flow = (await lock(talk, [id])).get(id)
     if flow is None:
         return [], Advance()
-    if flow.state == "running" and flow.cancel_requested:
-        # What runs was asked to end, and would do so in the middle of what is tried again.
-        raise NotRunning(id, "being cancelled: retry it when it has ended")
     await flush(talk, id)
     graph = await _read(talk, id)
+    if flow.state == "running":
+        _check_ended(flow, graph)
     failed = graph.failed & {*only} if only else graph.failed
     if not failed:
         return [], Advance()
@@ -169,6 +169,14 @@ async def retry(talk: Talk, id: JobId, only: Sequence[JobId]) -> tuple[list[JobI
     return [job.id for job in jobs], progress.advance
 
 
+def _check_ended(flow: Locked, graph: _Graph) -> None:
+    """What was asked to end while it ran would do so in the middle of what is tried again."""
+    if flow.cancel_requested:
+        raise NotRunning(flow.id, "being cancelled: retry it when it has ended")
+    if flow.stopped and graph.is_ending:
+        raise NotRunning(flow.id, "ending what runs after a failure: retry it when that has ended")
+
+
 def _at_home(job: NewJob, id: JobId) -> NewJob:
     """Its workflow may have become part of this one since it was submitted."""
     more = msgspec.structs.replace(job.more or More(), workflow=id)
@@ -200,6 +208,12 @@ class _Graph(msgspec.Struct, frozen=True):
         """One that had ended before it became a step is not this workflow's to retry."""
         own = {JobId(row[0]) for row in self.rows if row[12] != "{}"}
         return {job for job in own if self.states[job] in FAILED}
+
+    @property
+    def is_ending(self) -> bool:
+        """Of one that was stopped: whether steps still run that were asked to end."""
+        running = (JobId(row[0]) for row in self.rows if row[4] == JobState.RUNNING)
+        return any(not self._is_spared(job) for job in running)
 
     def decide_anew(self, failed: set[JobId], *, failing: bool) -> dict[JobId, Verdict]:
         """These, whatever else has failed; and of those that were skipped the ones that may run after all."""

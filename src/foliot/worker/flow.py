@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from foliot.checks import check_rule
-from foliot.errors import FoliotError, InvalidValue
-from foliot.ids import JobId, slot_of
+from foliot.errors import FoliotError, InvalidValue, NotRunning
+from foliot.ids import JobId, partition_of, slot_of
 from foliot.model.job import ClaimedJob, JobState, Parent
 from foliot.model.workflow import AddedStep, NewStep, Rule, number_in
 from foliot.shown import did_you_mean
@@ -132,11 +132,25 @@ class CurrentFlow:
                 self._given.add(name)
             return added
 
-        async def in_turn(store: Store) -> AddedStep:
-            async with self._turn:
-                return await add(store)
+        return lambda store: self._in_turn(store, add)
 
-        return in_turn
+    async def _in_turn(
+        self, store: Store, add: Callable[[Store], Awaitable[AddedStep]]
+    ) -> AddedStep:
+        async with self._turn:
+            while True:
+                try:
+                    return await add(store)
+                except (InvalidValue, NotRunning):
+                    if not await self._has_moved(store):
+                        raise
+
+    async def _has_moved(self, store: Store) -> bool:
+        """A chain may have become part of another since its job was claimed."""
+        partition = partition_of(self._job.id, store.partitions)
+        home = (await store.workflows.linked(partition, [self._job.id])).get(self._job.id, self.id)
+        moved, self.id = home != self.id, home
+        return moved
 
 
 async def _find(store: Store, flow: JobId, named: dict[str, list[str]]) -> dict[str, list[JobId]]:

@@ -102,10 +102,13 @@ class StepEnds:
 
     async def lock(self) -> None:
         locked = await lock(self._talk, self._named)
+        # One may have become part of a workflow that is not locked, since it was found: it is for the next time.
+        found = await self._talk.ask("find_links", ids=to_json(self._ids)) if self._ids else []
+        self._ids = sorted(row[0] for row in found if row[1] in locked)
         self._paused = any(flow.paused for flow in locked.values())
 
     async def tell(self, others: Sequence[str] = ()) -> Advance:
-        if not self._ids:
+        if not self._named:
             return Advance()
         if self._paused:  # one that is taken back does not start meanwhile
             await self._talk.ask("hold_steps", ids=to_json(self._ids))

@@ -111,9 +111,15 @@ WHERE j.partition = :partition AND j.state || '' = 'held' AND j.hold || '' = 'pa
   AND j.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
 RETURNING j.lane, j.state;
 
+-- name: find_namesakes
+-- A name that a step of each of two workflows has.
+SELECT s.name FROM foliot.steps s
+JOIN foliot.steps t ON t.partition = :partition AND t.workflow = :id::uuid AND t.name = s.name
+WHERE s.partition = :partition AND s.workflow = :other::uuid LIMIT 1;
+
 -- name: merge_chains
 -- Of two chains that run, the second becomes a part of the first, with whatever its steps are and were. Its row stays as
--- that of one which has ended: what was kept for it is kept as long as it is.
+-- that of one which has ended, with no steps and as long as the first: what was kept for it is kept as long.
 WITH moved AS (
     UPDATE foliot.steps s SET workflow = :id::uuid, number = s.number + :after
     WHERE s.partition = :partition AND s.workflow = :other::uuid
@@ -138,7 +144,7 @@ WITH moved AS (
 ), ended AS (
     UPDATE foliot.workflows w
     SET state = 'succeeded', finished_at = coalesce(:now, now()), total = 0, remaining = 0, failed = 0, forgiven = 0,
-        edges = 0
+        edges = 0, followed_by = jsonb_build_array(:id::text)::text
     WHERE w.partition = :partition AND w.id = :other::uuid
 )
 UPDATE foliot.workflows w
@@ -220,14 +226,15 @@ WHERE w.partition = :partition AND w.state = 'running' AND NOT w.cancel_requeste
   AND w.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i));
 
 -- name: prune_workflows
--- Not what steps that are kept come after.
+-- Not what steps that are kept come after. A follower without steps has become part of another, which keeps it.
 WITH old AS MATERIALIZED (
     SELECT w.id FROM foliot.workflows w
     WHERE w.partition = :partition AND w.finished_at < coalesce(:now, now()) - make_interval(secs => :keep)
       AND (w.followed_by = '[]' OR NOT EXISTS (
           SELECT FROM jsonb_array_elements_text(w.followed_by::jsonb) i
           JOIN foliot.workflows f ON f.partition = :partition AND f.id = i::uuid
-          WHERE f.finished_at IS NULL OR f.finished_at >= coalesce(:now, now()) - make_interval(secs => :keep)))
+          WHERE f.finished_at IS NULL OR f.finished_at >= coalesce(:now, now()) - make_interval(secs => :keep)
+             OR f.total = 0))
     ORDER BY w.finished_at LIMIT :limit FOR UPDATE SKIP LOCKED
 ), steps AS (
     DELETE FROM foliot.steps s WHERE s.partition = :partition AND s.workflow = ANY (ARRAY(SELECT id FROM old))

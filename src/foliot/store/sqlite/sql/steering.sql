@@ -106,9 +106,15 @@ WHERE rowid IN (SELECT j.rowid FROM json_each(:ids) i CROSS JOIN foliot_jobs j
                   AND j.state || '' = 'held' AND j.hold || '' = 'paused')
 RETURNING lane, state;
 
+-- name: find_namesakes
+-- A name that a step of each of two workflows has.
+SELECT s.name FROM foliot_steps s INDEXED BY foliot_steps_name
+CROSS JOIN foliot_steps t ON t.partition = :partition AND t.workflow = :id AND t.name = s.name
+WHERE s.partition = :partition AND s.workflow = :other LIMIT 1;
+
 -- name: merge_chains
 -- Of two chains that run, the second becomes a part of the first, with whatever its steps are and were. Its row stays as
--- that of one which has ended: what was kept for it is kept as long as it is.
+-- that of one which has ended, with no steps and as long as the first: what was kept for it is kept as long.
 UPDATE foliot_jobs SET workflow = :id
 WHERE rowid IN (SELECT j.rowid FROM foliot_steps s INDEXED BY foliot_steps_name CROSS JOIN foliot_jobs j
                 WHERE s.partition = :partition AND s.workflow = :other AND s.state IS NULL
@@ -133,7 +139,8 @@ FROM foliot_workflows o
 WHERE foliot_workflows.partition = :partition AND foliot_workflows.id = :id
   AND o.partition = :partition AND o.id = :other;
 UPDATE foliot_workflows
-SET state = 'succeeded', finished_at = :now, total = 0, remaining = 0, failed = 0, forgiven = 0, edges = 0
+SET state = 'succeeded', finished_at = :now, total = 0, remaining = 0, failed = 0, forgiven = 0, edges = 0,
+    followed_by = json_array(:id)
 WHERE partition = :partition AND id = :other;
 
 -- name: remove_ended_jobs
@@ -206,15 +213,15 @@ FROM json_each(:ids) i CROSS JOIN foliot_workflows w
 WHERE w.partition = :partition AND w.id = i.value AND w.state || '' = 'running' AND NOT w.cancel_requested;
 
 -- name: prune_workflows
--- Not what steps that are kept come after. The same ones in each part: they go last. The first part is the look before
--- a write.
+-- Not what steps that are kept come after. A follower without steps has become part of another, which keeps it. The same
+-- ones in each part: they go last. The first part is the look before a write.
 SELECT 1 FROM foliot_workflows w
 WHERE w.partition = :partition AND w.finished_at IS NOT NULL
   AND w.finished_at < :now - CAST(:keep * 1000000 AS INTEGER)
   AND (w.followed_by = '[]' OR NOT EXISTS (
       SELECT 1 FROM json_each(w.followed_by) i CROSS JOIN foliot_workflows f
       WHERE f.partition = :partition AND f.id = i.value
-        AND (f.finished_at IS NULL OR f.finished_at >= :now - CAST(:keep * 1000000 AS INTEGER)))) LIMIT 1;
+        AND (f.finished_at IS NULL OR f.finished_at >= :now - CAST(:keep * 1000000 AS INTEGER) OR f.total = 0))) LIMIT 1;
 DELETE FROM foliot_steps
 WHERE partition = :partition AND workflow IN (
     SELECT w.id FROM foliot_workflows w
@@ -223,7 +230,7 @@ WHERE partition = :partition AND workflow IN (
       AND (w.followed_by = '[]' OR NOT EXISTS (
           SELECT 1 FROM json_each(w.followed_by) i CROSS JOIN foliot_workflows f
           WHERE f.partition = :partition AND f.id = i.value
-            AND (f.finished_at IS NULL OR f.finished_at >= :now - CAST(:keep * 1000000 AS INTEGER))))
+            AND (f.finished_at IS NULL OR f.finished_at >= :now - CAST(:keep * 1000000 AS INTEGER) OR f.total = 0)))
     ORDER BY w.finished_at, w.rowid LIMIT :limit);
 DELETE FROM foliot_signals
 WHERE partition = :partition AND workflow IN (
@@ -233,7 +240,7 @@ WHERE partition = :partition AND workflow IN (
       AND (w.followed_by = '[]' OR NOT EXISTS (
           SELECT 1 FROM json_each(w.followed_by) i CROSS JOIN foliot_workflows f
           WHERE f.partition = :partition AND f.id = i.value
-            AND (f.finished_at IS NULL OR f.finished_at >= :now - CAST(:keep * 1000000 AS INTEGER))))
+            AND (f.finished_at IS NULL OR f.finished_at >= :now - CAST(:keep * 1000000 AS INTEGER) OR f.total = 0)))
     ORDER BY w.finished_at, w.rowid LIMIT :limit);
 DELETE FROM foliot_workflows
 WHERE rowid IN (
@@ -243,6 +250,6 @@ WHERE rowid IN (
       AND (w.followed_by = '[]' OR NOT EXISTS (
           SELECT 1 FROM json_each(w.followed_by) i CROSS JOIN foliot_workflows f
           WHERE f.partition = :partition AND f.id = i.value
-            AND (f.finished_at IS NULL OR f.finished_at >= :now - CAST(:keep * 1000000 AS INTEGER))))
+            AND (f.finished_at IS NULL OR f.finished_at >= :now - CAST(:keep * 1000000 AS INTEGER) OR f.total = 0)))
     ORDER BY w.finished_at, w.rowid LIMIT :limit)
 RETURNING id;
