@@ -21,7 +21,7 @@ from acceptance.graphs import graphs
 from foliot.cli.main import main as foliot
 from foliot.client.workflow import Flow
 from foliot.model.job import NewJob
-from foliot.store import following, growing, steering
+from foliot.store import adding, following, growing, steering
 from foliot.store.flowing import Rows, Talk
 from foliot.store.postgres import ends as postgres_ends
 from foliot.store.sqlite import ends as sqlite_ends
@@ -133,8 +133,8 @@ CASES = {
     "submit": Case(submit, ((growing, "submit"),)),
     "follow": Case(follow, ((following, "follow"),)),
     "cancel": Case(cancel, ((steering, "cancel"),)),
-    "map": Case(work(graphs.fan), ((growing, "add"),), conversations=1),
-    "add": Case(work(graphs.grown), ((growing, "add"),), conversations=2),
+    "map": Case(work(graphs.fan), ((adding, "add"),), conversations=1),
+    "add": Case(work(graphs.grown), ((adding, "add"),), conversations=2),
     "end": Case(work(graphs.diamond), ENDS, conversations=3),
     "stop": Case(work(graphs.failing), ((steering, "advance"),), conversations=1),
 }
