@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
@@ -16,9 +16,9 @@ from acceptance.conftest import FleetMaker
 from foliot.ids import JobId
 from foliot.limit_commands import limit_of, set_limit
 from foliot.queue_commands import pause_queue, resume_queue
+from foliot.testing.postgres import TemporaryPostgres
 from support.fleet import Fleet
 
-RATE, BURST = 30, 5
 ROUNDING = 0.001
 
 
@@ -34,7 +34,9 @@ class Setting(msgspec.Struct, frozen=True):
 
     before: datetime
     after: datetime
-    most: int
+    most: int | None = None
+    rate: float | None = None  # each second
+    burst: int = 1
 
 
 class Limited:
@@ -45,11 +47,14 @@ class Limited:
         self.settings: dict[str, list[Setting]] = defaultdict(list)
         self.under: dict[str, list[JobId]] = defaultdict(list)
 
-    def limit(self, name: str, most: int) -> None:
+    def limit(
+        self, name: str, most: int | None = None, rate: str | None = None, burst: int | None = None
+    ) -> None:
         before = self._now()
-        limit = limit_of(name, concurrency=most)
+        limit = limit_of(name, concurrency=most, rate=rate, burst=burst)
         self.fleet.ask(lambda store: set_limit(store, limit, by="test"))
-        self.settings[name].append(Setting(before, self._now(), most))
+        setting = Setting(before, self._now(), most, limit.each_second, limit.burst)
+        self.settings[name].append(setting)
 
     def submit(self, calls: Iterable[object], *names: str) -> None:
         handles = self.fleet.jobs.app.submit_many(calls)  # type: ignore[arg-type]
@@ -92,23 +97,38 @@ def _in_force(settings: list[Setting], at: datetime) -> int | None:
     """While it is being changed, the higher of both counts; None: before the first."""
     set_ = [one.most for one in settings if one.after <= at]
     changing = [one.most for one in settings if one.before <= at < one.after]
-    last = set_[-1:]
-    return max([*last, *changing]) if last else None
+    allowed = [*set_[-1:], *changing] if set_ else [None]
+    return None if None in allowed else max(most for most in allowed if most is not None)
 
 
-def too_fast(starts: list[datetime], rate: float, burst: int) -> Iterator[str]:
-    """Windows with more starts than the burst and what the rate brings in them."""
+def too_fast(starts: list[datetime], settings: list[Setting]) -> Iterator[str]:
+    """Windows with more starts than a burst and what the rates bring in them. The time since the last start counts by
+    the rate that is in force at the next."""
     starts = sorted(starts)
+    ends = [*(one.after for one in settings[1:]), datetime.max.replace(tzinfo=UTC)]
+    paces = [
+        (max((at for at in starts if at <= one.before), default=one.before), end, one)
+        for one, end in zip(settings, ends, strict=True)
+    ]
     for first, begin in enumerate(starts):
         for number, end in enumerate(starts[first:], 1):
-            window = (end - begin).total_seconds()
-            if number > burst + rate * (window + ROUNDING):
-                yield f"{number} starts in {window} s from {begin}"
+            met = [
+                ((min(end, until) - max(begin, since)).total_seconds() + ROUNDING, one)
+                for since, until, one in paces
+                if begin <= until and since <= end
+            ]
+            if any(one.rate is None for _, one in met):
+                continue
+            brought = sum(one.rate * seconds for seconds, one in met if one.rate is not None)
+            if number > max((one.burst for _, one in met), default=number) + brought:
+                yield f"{number} starts in {(end - begin).total_seconds()} s from {begin}"
 
 
 @pytest.fixture
-def limited(make_fleet: FleetMaker) -> Limited:
-    return Limited(make_fleet(partitions=4))
+def limited(make_fleet: FleetMaker, server: TemporaryPostgres) -> Iterator[Limited]:
+    before = len(server.log_text())
+    yield Limited(make_fleet(partitions=4))
+    assert "deadlock detected" not in server.log_text()[before:]
 
 
 def _fill(limited: Limited, scale: int) -> None:
@@ -123,6 +143,8 @@ def _fill(limited: Limited, scale: int) -> None:
     limited.submit([jobs.quick_sync.prepare(n) for n in range(10 * scale)], "kind:quick_sync")
     metered = [jobs.quick.options(queue="metered").prepare(n) for n in range(15 * scale)]
     limited.submit(metered, "queue:metered")
+    shop = [jobs.nap.options(namespace="shop").prepare(0.02) for _ in range(8 * scale)]
+    limited.submit(shop, "namespace:shop")
     both = jobs.quick_sync.options(queue="narrow", limit_key="customer:0")
     limited.submit(
         [both.prepare(n) for n in range(2 * scale)],
@@ -134,10 +156,10 @@ def _fill(limited: Limited, scale: int) -> None:
 
 def _set(limited: Limited) -> None:
     limited.limit("queue:narrow", 3)
-    limited.limit("kind:quick_sync", 2)
-    limited.limit("key:customer:*", 1)
-    meter = limit_of("queue:metered", rate=f"{RATE}/second", burst=BURST)
-    limited.fleet.ask(lambda store: set_limit(store, meter, by="test"))
+    limited.limit("kind:quick_sync", 2, "50/second", 3)
+    limited.limit("namespace:shop", 3, "1800/minute", 4)
+    limited.limit("key:customer:*", 1, "20/second", 2)
+    limited.limit("queue:metered", rate="30/second", burst=5)
 
 
 def _check(limited: Limited) -> None:
@@ -145,11 +167,9 @@ def _check(limited: Limited) -> None:
     limited.fleet.check_all_succeeded()
     keys = {name: "key:customer:*" for name in limited.under if name.startswith("key:")}
     for name, ids in limited.under.items():
-        if name != "queue:metered":
-            settings = limited.settings[keys.get(name, name)]
-            assert list(overspent(limited.leases(ids), settings)) == [], name
-    starts = [one.start for one in limited.leases(limited.under["queue:metered"])]
-    assert list(too_fast(starts, RATE, BURST)) == []
+        settings, leases = limited.settings[keys.get(name, name)], limited.leases(ids)
+        assert list(overspent(leases, settings)) == [], name
+        assert list(too_fast([one.start for one in leases], settings)) == [], name
 
 
 def _stir(limited: Limited, worker: Callable[[], None]) -> None:
@@ -162,14 +182,16 @@ def _stir(limited: Limited, worker: Callable[[], None]) -> None:
     fleet.wait_for_starts(20)
     worker()
     limited.limit("queue:narrow", 1)
-    limited.limit("kind:quick_sync", 1)
+    limited.limit("kind:quick_sync", 1, "2400/minute", 2)
+    limited.limit("queue:metered", rate="50/second", burst=8)
     fleet.ask(lambda store: resume_queue(store, "metered", by="test"))
     fleet.ask(lambda store: pause_queue(store, "narrow", by="test"))
     fleet.wait_for_starts(20)
     worker()
     fleet.ask(lambda store: resume_queue(store, "narrow", by="test"))
     limited.limit("queue:narrow", 4)
-    limited.limit("key:customer:*", 2)
+    limited.limit("namespace:shop", 2, "20/second", 2)
+    limited.limit("key:customer:*", 2, "1800/minute", 3)
 
 
 def test_limits_hold_while_workers_are_killed_limits_changed_and_queues_paused(
@@ -261,8 +283,29 @@ def test_the_checker_sees_one_too_many() -> None:
 
 
 def test_the_checker_sees_starts_that_come_too_fast() -> None:
-    assert list(too_fast([_at(0), _at(0), _at(1), _at(2)], 1, 2)) == []
-    assert len(list(too_fast([_at(0), _at(0), _at(0.5), _at(2)], 1, 2))) == 1
+    settings = [Setting(_at(-2), _at(-1), rate=1, burst=2)]
+    assert list(too_fast([_at(0), _at(0), _at(1), _at(2)], settings)) == []
+    assert len(list(too_fast([_at(0), _at(0), _at(0.5), _at(2)], settings))) == 1
+
+
+def test_the_checker_sees_starts_that_come_too_fast_when_a_rate_has_changed() -> None:
+    faster = [Setting(_at(-2), _at(-1), rate=1, burst=2), Setting(_at(2), _at(2), rate=4, burst=2)]
+    assert list(too_fast([_at(0), _at(0), _at(1), *[_at(2.01)] * 2, _at(2.5)], faster)) == []
+    assert list(too_fast([_at(0), _at(0), *[_at(1.5)] * 2], faster)) != []
+    assert list(too_fast([_at(0), _at(0), _at(1.9), *[_at(2.1)] * 2], faster)) != []
+    slower = [Setting(_at(-2), _at(-1), rate=4, burst=2), Setting(_at(2), _at(2), rate=1, burst=1)]
+    assert list(too_fast([_at(1), _at(1), _at(1.5), _at(3), _at(4)], slower)) == []
+    assert len(list(too_fast([_at(1), _at(1), _at(1.5), _at(3), _at(3.4)], slower))) == 1
+
+
+def test_any_number_starts_while_no_rate_is_set() -> None:
+    settings = [
+        Setting(_at(-2), _at(-1), rate=1),
+        Setting(_at(1), _at(1), 5),
+        Setting(_at(3), _at(3), rate=1),
+    ]
+    assert list(too_fast([_at(0), *[_at(2)] * 9, _at(4)], settings)) == []
+    assert len(list(too_fast([_at(0), *[_at(2)] * 9, _at(4), _at(4.5)], settings))) == 1
 
 
 def test_nothing_is_limited_before_the_first_setting() -> None:

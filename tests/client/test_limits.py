@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from foliot import Foliot
-from foliot.errors import InvalidValue
+from foliot.author import this_user
+from foliot.breaker_commands import list_breakers
+from foliot.errors import FoliotError, InvalidValue
 from foliot.limit_commands import limit_of, list_limits
+from foliot.model.lane import Strategy
 from foliot.store.limiting import Standing
+from foliot.store.port import Store
 from support.stores import make_sqlite
+
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -20,11 +27,15 @@ def app(tmp_path: Path) -> Foliot:
     return Foliot(asyncio.run(make_sqlite(tmp_path)))
 
 
-def _limits(app: Foliot) -> list[Standing]:
-    async def ask() -> list[Standing]:
-        return await list_limits(await app._portal.store())
+def _ask(app: Foliot, question: Callable[[Store], Awaitable[T]]) -> T:
+    async def ask() -> T:
+        return await question(await app._portal.store())
 
     return app._portal.call(ask())
+
+
+def _limits(app: Foliot) -> list[Standing]:
+    return _ask(app, list_limits)
 
 
 def test_limits_are_stored_before_the_first_submission(app: Foliot) -> None:
@@ -60,6 +71,80 @@ def test_the_same_limit_twice_is_the_last(app: Foliot) -> None:
     [found] = _limits(app)
     assert found.limit.concurrency == 4
     app.close()
+
+
+def test_what_is_said_later_is_stored_before_the_next_submission(app: Foliot) -> None:
+    @app.job(queue="mail")
+    def send() -> None: ...
+
+    app.limit("queue:mail", concurrency=3)
+    app.limit("kind:send", concurrency=5)
+    send.submit()
+    app.set_limit("kind:send", concurrency=50)
+    app.limit("queue:mail", concurrency=9)
+    app.limit("key:new", concurrency=2)
+    app.queue("mail", strategy="fifo")
+    app.breaker("bank", failures=7)
+    send.submit()
+    assert {one.limit.name: one.limit.concurrency for one in _limits(app)} == {
+        "queue:mail": 9,
+        "key:new": 2,
+        "kind:send": 50,  # what code said of it before is not said again
+    }
+    [queue] = [one for one in _ask(app, lambda store: store.queues.all()) if one.name == "mail"]
+    assert queue.strategy is Strategy.FIFO
+    [breaker] = _ask(app, list_breakers)
+    assert breaker.breaker.options.failures == 7
+    app.close()
+
+
+def test_what_could_not_be_stored_is_stored_with_the_submission_after(
+    app: Foliot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object, **__: object) -> bool:
+        raise FoliotError("not now")
+
+    app.limit("queue:mail", concurrency=3)
+    assert len(_limits(app)) == 1
+    app.limit("queue:mail", concurrency=4)
+    app.limit("key:new", concurrency=2)
+    with monkeypatch.context() as patched:
+        patched.setattr("foliot.store.sqlite.limits.SqliteLimits.set", fail)
+        with pytest.raises(FoliotError, match="not now"):
+            _limits(app)
+    assert [one.limit.concurrency for one in _limits(app)] == [2, 4]
+    app.close()
+
+
+def test_a_limit_set_at_run_time_counts_when_the_call_returns(app: Foliot) -> None:
+    app.limit("queue:mail", concurrency=3)
+    assert app.set_limit("queue:mail", concurrency=8, rate="100/minute", note="the newsletter")
+    assert not app.set_limit("queue:mail", concurrency=8, rate="100/minute", note="the newsletter")
+    [found] = _limits(app)
+    assert (found.limit.concurrency, found.limit.rate, found.limit.note) == (
+        8,
+        100.0,
+        "the newsletter",
+    )
+    assert found.limit.updated_by == this_user()
+    assert app.delete_limit("queue:mail")
+    assert not app.delete_limit("queue:mail")
+    assert _limits(app) == []
+    with pytest.raises(InvalidValue, match="limits nothing"):
+        app.set_limit("queue:mail")
+    app.close()
+
+
+@pytest.mark.anyio
+async def test_async_code_sets_limits_too(app: Foliot) -> None:
+    assert await app.aset_limit("kind:send", concurrency=1)
+    [found] = await asyncio.to_thread(_limits, app)
+    assert (found.limit.name, found.limit.concurrency) == ("kind:send", 1)
+    assert await app.adelete_limit("kind:send")
+    assert await asyncio.to_thread(_limits, app) == []
+    with pytest.raises(InvalidValue, match="is no scope and name"):
+        await app.aset_limit("send", concurrency=1)
+    await app.aclose()
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from types import ModuleType
 from typing import Any, Self, TypeVar
 
@@ -21,6 +22,7 @@ from foliot.client.handle import Handle
 from foliot.client.includes import Includes
 from foliot.client.inline import InlinePortal
 from foliot.client.jobs import Jobs
+from foliot.client.limiting import Limiting
 from foliot.client.measuring import Measuring
 from foliot.client.portal import Portal
 from foliot.client.scheduling import Scheduling
@@ -30,7 +32,7 @@ from foliot.config import Settings, load
 from foliot.errors import FoliotError, InvalidValue
 from foliot.ids import Ids, JobId
 from foliot.life import Role
-from foliot.limit_commands import apply_limits, limit_of
+from foliot.limit_commands import apply_limits
 from foliot.model.definition import JobDefinition
 from foliot.model.job import Job, NewJob
 from foliot.model.search import Count
@@ -47,7 +49,7 @@ from foliot.workflow_commands import follow
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Foliot(Scheduling, Flowing, Breaking, Measuring, Definer):
+class Foliot(Scheduling, Flowing, Limiting, Breaking, Measuring, Definer):
     """`Foliot()` reads FOLIOT_URL and foliot.toml, else it uses sqlite:///foliot.db in the current directory."""
 
     def __init__(
@@ -116,25 +118,11 @@ class Foliot(Scheduling, Flowing, Breaking, Measuring, Definer):
         weights: Mapping[str, float] | None = None,
     ) -> None:
         """In which order the jobs of a queue run: `app.queue("mail", strategy="round_robin", weights={"vip": 3})`.
-        Stored before the app's first submission, and when its workers start; what is not said stays as it is."""
+        Stored before the app's next submission, and when its workers start; what is not said stays as it is."""
         check_name("queue", name, example='app.queue("mail", strategy="fifo")')
-        self._registry.queues[name] = check_queue_options(strategy, aging, weights)
-
-    def limit(
-        self,
-        name: str,
-        *,
-        concurrency: int | None = None,
-        rate: str | None = None,
-        burst: int | None = None,
-        note: str | None = None,
-    ) -> None:
-        """How many jobs may run at once, or start in a time, in all workers together: `app.limit("queue:mail",
-        concurrency=20)`, `app.limit("key:customer:*", concurrency=1, rate="100/minute")` for each such `limit_key`.
-        Stored like what `app.queue` says."""
-        self._registry.limits[name] = limit_of(
-            name, concurrency=concurrency, rate=rate, burst=burst, note=note
-        )
+        options = check_queue_options(strategy, aging, weights)
+        self._registry.queues[name] = options
+        self._home.tell(partial(apply_queues, queues={name: options}, by="code"))
 
     def on_startup(self, function: F) -> F:
         """`@app.on_startup`: call it once in each process that runs jobs, before the first. It may take the process's

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import timedelta
+from functools import partial
 
-from foliot.breaker_commands import check_breaker_name, options_of
+from foliot.breaker_commands import apply_breakers, check_breaker_name, options_of
 from foliot.checks import check_errors
+from foliot.client.portal import Portal
 from foliot.registry import Registry
 
 
 class Breaking:
     """The part of an app that is about breakers."""
 
+    _home: Portal
     _registry: Registry
 
     def breaker(
@@ -35,7 +38,7 @@ class Breaking:
         `successes` the others follow, at first at the rate of `release`. `on`: the errors that count; else all but
         those of `no_retry`. Stored like what `app.queue` says."""
         check_breaker_name(name)
-        self._registry.breakers[name] = options_of(
+        options = options_of(
             failures=failures,
             window=window,
             ratio=ratio,
@@ -47,3 +50,5 @@ class Breaking:
         )
         if on is not None:
             self._registry.breaks_on[name] = check_errors(on, field="on")
+        self._registry.breakers[name] = options
+        self._home.tell(partial(apply_breakers, breakers={name: options}))

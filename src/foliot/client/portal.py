@@ -11,6 +11,7 @@ import asyncio
 import os
 import threading
 import weakref
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -63,6 +64,7 @@ class Portal:
         self._store: Store | None = None
         self._guest: Guest | None = None
         self._opening: asyncio.Lock | None = None
+        self._untold: deque[Callable[[Store], Awaitable[object]]] = deque()
         self._closing = False
         self._tasks: set[asyncio.Task[Any]] = set()  # of ours; the store has its own
         self._plain, self._keyed = self._new_sender(), self._new_sender()
@@ -103,13 +105,21 @@ class Portal:
     async def asubmit(self, jobs: Sequence[NewJob]) -> list[JobId]:
         return await asyncio.wrap_future(self.submit(jobs))
 
+    def tell(self, work: Callable[[Store], Awaitable[object]]) -> None:
+        """Have this done before the store is used again; from any thread. Opening it does all that was told before."""
+        self._untold.append(work)
+
     async def store(self) -> Store:
-        if self._store is None:
+        if self._store is None or self._untold:
             if self._opening is None:
                 self._opening = asyncio.Lock()
             async with self._opening:
                 if self._store is None:
+                    self._untold.clear()
                     self._store = await self._open_store()
+                while self._untold:
+                    await self._untold[0](self._store)
+                    self._untold.popleft()
         return self._store
 
     async def _open_store(self) -> Store:
