@@ -285,6 +285,44 @@ async def test_what_was_let_through_and_claimed_after_it_closed_waits_for_nothin
     assert [found.waiting for found in await world.store.breakers.all(most=9)] == [0]
 
 
+@pytest.mark.parametrize("when", ["while it is open", "while they may go on"])
+async def test_one_that_recovers_does_not_wait_for_those_of_a_paused_queue(
+    world: World, when: str
+) -> None:
+    session = await world.open_session()
+    ids = await world.submit_many(3, more=STRIPE)
+    await open_it(world)
+    await world.claim(session)
+    await world.store.breakers.close("stripe", note=None, by=None)
+    if when == "while they may go on":
+        await go_on(world)
+        assert await world.state(ids[0]) is JobState.READY
+    await world.store.queues.pause("default", by=None, note="lunch")
+    other = await world.submit(queue="other", more=STRIPE)
+    await world.store.breakers.tick()
+    assert (await breaker(world)).state is State.CLOSED
+    assert [one.waiting for one in await world.store.breakers.all(most=9)] == [3]
+    assert [job.id for job in await world.claim(session, queues=["other"])] == [other]
+    await world.store.queues.resume("default")
+    await go_on(world)
+    assert len(await world.claim(session)) == 3
+
+
+async def test_one_that_recovers_waits_for_nobody_for_ever(world: World) -> None:
+    """There may be no worker for them."""
+    session = await world.open_session()
+    await world.submit_many(3, more=STRIPE)
+    await open_it(world)
+    await world.claim(session)
+    await world.store.breakers.close("stripe", note=None, by=None)
+    world.clock.advance(599)
+    await world.store.breakers.tick()
+    assert (await breaker(world)).state is State.RECOVERING
+    world.clock.advance(1)
+    await world.store.breakers.tick()
+    assert (await breaker(world)).state is State.CLOSED
+
+
 async def test_failures_while_it_recovers_open_it_again(world: World) -> None:
     await half_open(world)
     await world.store.breakers.report("stripe", Report(succeeded=(0.0,)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from foliot.ids import SessionId
+from foliot.model.job import ClaimedJob
 from support.limits import limit, submit, submit_many, tend, trip, use, waits_for
 from support.stores import World
 
@@ -91,6 +92,46 @@ async def test_both_a_rate_and_slots(world: World) -> None:
         jobs = (await trip(world, session, *jobs)).claimed
         assert len(jobs) in (1, 2)
     assert await use(world, "key:a") == (1, 0)
+
+
+async def test_who_looks_is_told_of_the_next_token_also_while_the_slot_is_taken(
+    world: World,
+) -> None:
+    await limit(world, "queue:default", rate="5/second", concurrency=1)
+    session = await world.open_session(lease=LONG)
+    await submit_many(world, 3)
+    [job] = await world.claim(session)
+    tended = await world.store.limits.tend(world.partition, "", limit=10)
+    assert (tended.admitted, tended.wait) == ([], None), "time alone changes nothing"
+    assert tended.again == pytest.approx(0.2, abs=0.001)
+    world.clock.advance(0.3)
+    tended = await world.store.limits.tend(world.partition, "", limit=10)
+    assert tended.again == pytest.approx(0.2, abs=0.001), "until the token after the one there is"
+    [second] = (await trip(world, session, job)).claimed
+    assert (await trip(world, session, second)).claimed == []
+    world.clock.advance(0.2)
+    assert await tend(world) == 1
+
+
+async def test_short_jobs_under_both_start_as_fast_as_the_rate_lets_them(world: World) -> None:
+    await limit(world, "queue:default", rate="5/second", burst=1, concurrency=1)
+    session = await world.open_session(lease=LONG)
+    await submit_many(world, 15)
+    began = look = end = world.clock.monotonic()
+    started, running = 0, list[ClaimedJob]()
+    while started < 15:
+        now = world.clock.monotonic()
+        if running and now >= end:
+            running = (await trip(world, session, *running)).claimed
+            started, end = started + len(running), now + 0.02
+        if now >= look:
+            tended = await world.store.limits.tend(world.partition, "", limit=10)
+            waits = (1.0, tended.wait, tended.again)
+            look = now + min(wait for wait in waits if wait is not None)
+        if claimed := await world.claim(session):
+            started, running, end = started + len(claimed), claimed, now + 0.02
+        world.clock.advance(0.01)
+    assert world.clock.monotonic() - began < 4.5, "three seconds, and what steps of this clock add"
 
 
 async def test_keys_have_their_own_rates(world: World) -> None:

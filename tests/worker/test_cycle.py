@@ -22,6 +22,7 @@ from foliot.testing.clock import ManualClock
 from foliot.worker.cycle import Cycle
 from foliot.worker.success import success
 from foliot.worker.trip import fitting
+from support.limits import limit
 from support.stores import World, open_world, sqlite_place
 
 pytestmark = pytest.mark.anyio
@@ -304,6 +305,18 @@ async def test_a_dear_claim_by_kind_is_not_repeated_at_once(
     assert await picky.step() == ["echo"]
     await world.submit()
     assert await picky.step() == ["echo"] * 2, "that one was cheap"
+
+
+async def test_a_lane_that_gave_some_who_have_to_wait_is_not_in_vain(
+    world: World, session: SessionId
+) -> None:
+    picky = Picky(world, session)
+    await picky.begin()
+    await limit(world, "kind:echo", concurrency=0)
+    await world.submit_many(30)
+    for _ in range(2):
+        await picky.step(took=0.04)
+    assert (await world.count())[JobState.HELD] == 30
 
 
 async def test_after_its_rest_a_lane_is_asked_again_without_news(

@@ -104,6 +104,35 @@ async def test_what_a_queue_leaves_goes_to_the_others(world: World) -> None:
     assert claimed == 1 + 10 + 10
 
 
+def test_the_more_had_to_wait_the_further_the_next_claim_looks() -> None:
+    lanes, lane = Lanes({}), lane_of("mail")
+    lanes.see(0, lane)
+    looked = []
+    for claimed, held in ((0, 1), (0, 5), (0, 21), (0, 85), (0, 341), (0, 501), (1, 30), (1, 0)):
+        looked += [share.past for share in lanes.shares(0, 1)]
+        lanes.settle(
+            0, lanes.shares(0, 1), 1, [lane.number] * claimed, [lane.number] * held, began=0
+        )
+    looked += [share.past for share in lanes.shares(0, 1)]
+    assert looked == [0, 4, 20, 84, 340, 500, 500, 30, 0]
+
+
+def test_those_looked_at_past_what_there_is_room_for_take_no_turns_of_others() -> None:
+    lanes, a, b = Lanes({}), lane_of("a"), lane_of("b")
+    for lane in (a, b):
+        lanes.see(0, lane)
+    served: Counter[str] = Counter()
+    for _ in range(20):
+        first, *_ = shares = lanes.shares(0, 1)
+        served[first.lane.queue] += 1
+        found = [first.lane.number] * (1 + first.past)
+        if first.lane == a:
+            lanes.settle(0, shares, 1, [], found, began=0)
+        else:
+            lanes.settle(0, shares, 1, [b.number], began=0)
+    assert served == {"a": 10, "b": 10}
+
+
 async def test_a_worker_takes_only_kinds_it_knows_where_there_are_others(world: World) -> None:
     session = await world.open_session()
 

@@ -43,6 +43,23 @@ async def test_partitions_that_come_later_are_seen_to_without_any_news(
         assert len(await world.claim(session)) == 1
 
 
+async def test_it_looks_when_the_next_token_comes_although_the_slot_is_taken(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    """Whoever leaves it before lets nobody in."""
+    async with sqlite_place(tmp_path, partitions=1) as place, open_world(place, clock) as world:
+        session = await world.open_session(duties=True)
+        partitions = Partitions(world.store, session, clock=clock, ids=world.ids, term=5)
+        duty = Limits(Office(world.store, partitions, clock, world.ids))
+        await partitions.tick()
+        await limit(world, "queue:default", rate="5/second", concurrency=1)
+        await submit_many(world, 2)
+        await world.claim(session)
+        duty.see(await world.store.jobs.peek())
+        assert await duty.tick() == pytest.approx(0.2, abs=0.001)
+        assert duty.due_in is None, "time alone lets nobody go on"
+
+
 async def _fill(world: World) -> None:
     await limit(world, "queue:default", concurrency=1)
     await submit_many(world, 3)

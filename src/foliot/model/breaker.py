@@ -2,8 +2,9 @@
 
 Closed, it is in nobody's way. After too many failures in a window it opens: nothing passes. When its time is over it is
 half open: a few jobs may try. If they succeed it recovers: those who waited pass at a rate, which doubles while nothing
-fails; when nobody waits any more it is closed. One that is not closed is a limit like others (model/limit.py), its
-`gate`. All that happens to it is decided here: each function takes a breaker and gives the one that follows.
+fails; when nobody waits any more, or after ten minutes, it is closed. One that is not closed is a limit like others
+(model/limit.py), its `gate`. All that happens to it is decided here: each function takes a breaker and gives the one
+that follows.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from foliot.model.limit import BREAKER, Limit
 _BUCKETS: Final = 30  # of a window
 _DOUBLES: Final = 10.0  # seconds, after which those who waited pass twice as fast
 _FASTEST: Final = 1_000_000.0  # each second
+_LONGEST_RECOVERY: Final = 600.0  # seconds
 _LONGEST_WAIT: Final = 86_400.0  # seconds that a service may ask to be left alone
 _LONGEST_REASON: Final = 200
 _SLACK: Final = (
@@ -121,11 +123,13 @@ def report(breaker: Breaker, told: Report, now: float) -> Breaker:
 
 
 def pass_time(breaker: Breaker, now: float, *, waiting: bool) -> Breaker:
-    """What time alone brings. `waiting`: somebody is held for it."""
+    """What time alone brings. `waiting`: somebody is held for it who could go on."""
     over = breaker.until is not None and now >= breaker.until
     # Half open and nobody there to try, for long: it must not be in the way of all others' claims for ever.
     idle = breaker.state is State.RECOVERING or (breaker.state is State.HALF_OPEN and over)
-    if idle and not waiting:
+    # Those who wait may be such that nobody serves: by then it has doubled its rate often, or nobody else is there.
+    old = breaker.state is State.RECOVERING and now - breaker.since >= _LONGEST_RECOVERY
+    if old or (idle and not waiting):
         return msgspec.structs.replace(
             breaker, state=State.CLOSED, since=now, until=None, rate=None, successes=0
         )

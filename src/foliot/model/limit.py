@@ -24,6 +24,7 @@ _PERIODS: Final = {1.0: "second", 60.0: "minute", 3600.0: "hour"}
 HELD_FOR_LIMIT: Final = "limit"  # why a job is held; the note says for which
 _ONE: Final = 1.0 - 1e-9  # a whole token, but for what adding fractions loses
 _MOST_KNOWN: Final = 50_000  # answers to keep
+_LEAST_PAUSE: Final = 0.1  # seconds until there is another look where only a slot is missing
 _LEAST_SHARE: Final = 100  # jobs that a session may claim uncounted, or it is not worth it
 
 
@@ -248,6 +249,10 @@ class Door:
         """Seconds until one more may start by its rate; None: time alone changes nothing."""
         return self._gate(name).wait
 
+    def again(self, name: str) -> float | None:
+        """Seconds until it has one more token, also where there is no slot yet; None: it has no rate."""
+        return self._gate(name).again
+
     def changed(self) -> list[Use]:
         return [gate.use for gate in self._open.values() if gate.changed]
 
@@ -306,6 +311,15 @@ class _Gate:
         if self._each_second is None or (self._most is not None and self.used >= self._most):
             return None
         return max(0.0, (1.0 - self.tokens) / self._each_second)
+
+    @property
+    def again(self) -> float | None:
+        """Where there is a token already, until the one after it: one more may start and end before that comes."""
+        if self._each_second is None:
+            return None
+        if self.tokens < _ONE:
+            return (1.0 - self.tokens) / self._each_second
+        return max(1.0 / self._each_second, _LEAST_PAUSE)
 
     def take(self) -> None:
         self.used += 1

@@ -2,7 +2,8 @@
 
 Whoever finishes a job under a limit lets the next in at once. A worker that died, a limit that was raised or deleted
 and a token that time has brought are seen to here: what runs is counted anew, and who waits for a limit with room is
-asked again; every second while there are any, and as soon as a rate has its next token.
+asked again; every second while there are any, and as soon as a rate has its next token: also if its slots are taken
+now, for whoever leaves one before that comes lets nobody in.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Limits(Duty):
             self._after[partition] = tended.after
         if tended.admitted:
             self._announce(news_of(partition, tended.admitted))
-        if tended.wait is None:
-            return _EVERY
-        self._waits[partition] = tended.wait
-        return min(_EVERY, tended.wait)
+        if tended.wait is not None:
+            self._waits[partition] = tended.wait
+        waits = (tended.wait, tended.again)
+        return min([_EVERY, *(wait for wait in waits if wait is not None)])

@@ -36,6 +36,7 @@ class Tended(msgspec.Struct, frozen=True):
     admitted: list[Admitted]
     after: str | None  # where to go on; None: it came to the end
     wait: float | None = None  # seconds until time alone lets one go on
+    again: float | None = None  # until it does if a slot is free by then
 
 
 class Limits(Protocol):
@@ -117,6 +118,7 @@ class Look(msgspec.Struct, frozen=True):
     rooms: dict[str, int]  # how many of those who wait may be asked again, where there is room
     wait: float | None  # seconds until time brings room
     soon: float | None  # until those are tried who come next, where there is room
+    again: float | None = None  # until there is a token, where there is no slot now
 
     def tended(self, admitted: list[Admitted], limit: int) -> Tended:
         """What it has brought. Where nobody could go on though there is room, time alone changes nothing."""
@@ -124,16 +126,19 @@ class Look(msgspec.Struct, frozen=True):
         waits = [self.wait, self.soon if admitted else None]
         wait = min((wait for wait in waits if wait is not None), default=None)
         more = full or len(admitted) >= MOST_ADMITTED
-        return Tended(admitted, self.names[-1] if full else None, 0.0 if more else wait)
+        after = self.names[-1] if full else None
+        return Tended(admitted, after, 0.0 if more else wait, self.again)
 
 
 def look_at(door: Door, names: Sequence[str]) -> Look:
     rooms: dict[str, int] = {}
-    waits, soon = [], []
+    waits, soon, again = [], [], []
     for name in names:
         room, wait = door.room(name), door.wait(name)
         if room == 0:
+            token = door.again(name)
             waits += [] if wait is None else [max(wait, _SHORTEST)]
+            again += [] if token is None else [max(token, _SHORTEST)]
             continue
         rooms[name] = MOST_ADMITTED if room is None else min(room, MOST_ADMITTED)
         if wait is not None:
@@ -141,7 +146,8 @@ def look_at(door: Door, names: Sequence[str]) -> Look:
         elif door.several:  # the first of them may all have to wait for another one
             rooms[name] = max(rooms[name], _PAST)
             soon.append(_SOON)
-    return Look(names, rooms, min(waits, default=None), min(soon, default=None))
+    least = [min(some, default=None) for some in (waits, soon, again)]
+    return Look(names, rooms, *least)
 
 
 class Overview:

@@ -43,6 +43,8 @@ class Share(msgspec.Struct, frozen=True):
     quota: int
     # Only these; None: any. The same for every share that has some.
     kinds: tuple[str, ...] | None = None
+    # Under limits, how many more may be looked at because so many had to wait: they are held, and do not start.
+    past: int = 0
 
 
 class Cycle(msgspec.Struct, frozen=True):

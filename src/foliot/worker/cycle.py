@@ -296,14 +296,12 @@ class Cycle:
         for id in cycle.refused:
             log.warning("job %s was not finished here: it belongs to another attempt by now", id)
         if trip.room:
+            room = trip.room if cycle.room is None else cycle.room
+            claimed = [job.lane for job in cycle.claimed]
             self.lanes.settle(
-                trip.partition,
-                trip.shares,
-                trip.room if cycle.room is None else cycle.room,
-                [job.lane for job in cycle.claimed] + cycle.held,
-                began=trip.began,
+                trip.partition, trip.shares, room, claimed, cycle.held, began=trip.began
             )
-            self._rest(trip, cycle.claimed)
+            self._rest(trip, claimed + cycle.held)
         lanes = [Admitted(lane, state) for lane, state in cycle.advance.lanes]
         if cycle.admitted or lanes:
             self._pass_on(trip.partition, [*cycle.admitted, *lanes], claimed=bool(trip.room))
@@ -315,13 +313,13 @@ class Cycle:
         if self._awaited and (ended := self._awaited.ended(trip.outcomes)):
             self._announce(Wake(ended=ended))
 
-    def _rest(self, trip: Trip, claimed: Sequence[ClaimedJob]) -> None:
+    def _rest(self, trip: Trip, found: Sequence[int]) -> None:
         now = self._clock.monotonic()
         took = now - trip.at
-        if took < _CHEAP or len(claimed) >= trip.room:
+        if took < _CHEAP or len(found) >= trip.room:
             return
         pause = min(_LONGEST_REST, took * _REST)
-        if self.lanes.rest(trip.partition, trip.shares, claimed, until=now + pause):
+        if self.lanes.rest(trip.partition, trip.shares, found, until=now + pause):
             # A little later, so that it is over for sure.
             asyncio.get_running_loop().call_later(pause + _CHEAP, self._something.set)
 

@@ -9,6 +9,9 @@ room, the lane rests for a while, whatever the news: otherwise every job submitt
 Queues share a claim by their weights. Each has a balance: what it was due of the jobs that were claimed while it had
 some, less what it got. The one with the highest goes first, so that even a worker with room for one job at a time
 serves every queue in its share. What a queue leaves goes to the others, and is not owed to it later.
+
+What is found and has to wait for a limit is held, out of the way, and there is still room. There may be very many of
+them before the first that may start: the more there were in a lane, the further the next claim looks.
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ from foliot.model.job import ClaimedJob
 from foliot.model.lane import Lane, Strategy, base_of, strategy_of
 from foliot.store.port import Share
 
+_MOST_PAST: Final = 500  # jobs that are looked at although there is no room for them
+_WIDER: Final = 4  # times as many, after a claim that did not get past them
 _MOST_OWED: Final = 1000.0  # jobs; so that a long trip does not decide over many later ones
 
 
@@ -48,6 +53,7 @@ class Lanes:
         self._registered: frozenset[str] = frozenset()
         self._strange: set[int] = set()  # lanes where it has met one
         self._rests: dict[tuple[int, int], float] = {}  # until when, by partition and lane
+        self._past: dict[tuple[int, int], int] = {}  # how far to look, by partition and lane
         self._balance: dict[str, float] = {}
         self._turn = 0
         self.news = 0
@@ -103,13 +109,13 @@ class Lanes:
         self,
         partition: int,
         shares: Sequence[Share],
-        claimed: Sequence[ClaimedJob],
+        found: Iterable[int],
         *,
         until: float,
     ) -> bool:
         """After a claim that left room: the lanes where it looked for some kinds only, in vain, are not asked again
         before `until`, whatever the news. Whether there are any."""
-        given = Counter(job.lane for job in claimed)
+        given = Counter(found)
         empty = [s for s in shares if s.kinds is not None and given[s.lane.number] < s.quota]
         for share in empty:
             self._rests[partition, share.lane.number] = until
@@ -126,7 +132,7 @@ class Lanes:
             hot = {one: news for one, news in hot.items() if (partition, one) not in self._rests}
         if len(hot) == 1:
             [number] = hot
-            return [self._share(number, room)]
+            return [self._share(partition, number, room)]
         queues: dict[str, list[int]] = {}
         for number in hot:
             queues.setdefault(self._lanes[number].queue, []).append(number)
@@ -137,7 +143,8 @@ class Lanes:
             lanes = queues[queue]
             quota = -(-room * self._weight(queue) // (total * len(lanes)))
             start = self._turn % len(lanes)
-            shares += [self._share(number, quota) for number in lanes[start:] + lanes[:start]]
+            turns = lanes[start:] + lanes[:start]
+            shares += [self._share(partition, number, quota) for number in turns]
         return shares
 
     def settle(
@@ -145,18 +152,26 @@ class Lanes:
         partition: int,
         shares: Sequence[Share],
         room: int,
-        found: Iterable[int],
+        claimed: Sequence[int],
+        held: Sequence[int] = (),
         *,
         began: int,
     ) -> None:
         """After a claim that knew the news up to `began`, with the lane of each job that it found. A lane that gave
         less than it was asked for is empty; they are asked in order, while there is room."""
-        given = Counter(found)
+        started, waiting = Counter(claimed), Counter(held)
+        given: Counter[int] = Counter()
         hot = self._hot.get(partition, {})
         empty: set[str] = set()
         for share in shares:
             number = share.lane.number
             asked = min(share.quota, room)
+            if asked > 0:
+                wider = _WIDER if started[number] < asked else 1
+                self._look_past(partition, number, waiting[number] * wider)
+            # Those that it looked at past what it was asked for took nobody's place.
+            found = min(asked, started[number] + waiting[number])
+            given[number] = max(started[number], found)
             room -= given[number]
             if given[number] < asked:
                 empty.add(share.lane.queue)
@@ -166,6 +181,12 @@ class Lanes:
             self._hot.pop(partition, None)
         if len(shares) > 1:
             self._charge(shares, given, empty)
+
+    def _look_past(self, partition: int, number: int, count: int) -> None:
+        if count:
+            self._past[partition, number] = min(_MOST_PAST, count)
+        elif self._past:
+            self._past.pop((partition, number), None)
 
     def _charge(self, shares: Sequence[Share], given: Counter[int], empty: set[str]) -> None:
         queues = {share.lane.queue for share in shares}
@@ -181,10 +202,11 @@ class Lanes:
                 min(0.0, balance) if queue in empty else max(-_MOST_OWED, min(_MOST_OWED, balance))
             )
 
-    def _share(self, number: int, quota: int) -> Share:
+    def _share(self, partition: int, number: int, quota: int) -> Share:
         lane = self._lanes[number]
         choosy = lane.queue in self._shared or number in self._strange
-        return Share(lane, quota, self._kinds if choosy else None)
+        past = self._past.get((partition, number), 0) if self._past else 0
+        return Share(lane, quota, self._kinds if choosy else None, past)
 
     def _weight(self, queue: str) -> int:
         return self._weights.get(queue, 1)

@@ -38,12 +38,10 @@ class PostgresBreakers(Changing):
 
     async def all(self, *, most: int) -> list[Found]:
         found = (await self._read())[1]
-        asked = self._behind([one.name for one in found], most)
+        names = texts([one.name for one in found])
+        asked: Values = {"partitions": self._partitions, "names": names, "limit": most}
         waiting: dict[str, int] = dict(await self._connections.read(SQL["count_behind"], asked))
         return [Found(one, waiting[one.name], waiting[one.name] >= most) for one in found]
-
-    def _behind(self, names: Sequence[str], most: int) -> Values:
-        return {"partitions": self._partitions, "names": texts(names), "limit": most}
 
     async def _read(self) -> tuple[float, Sequence[Breaker]]:
         values: Values = {"now": self._clock.now_for_store()}
@@ -86,8 +84,8 @@ class PostgresBreakers(Changing):
             await recount(ask, now)
 
     async def _anybody(self, ask: Ask, breaker: Breaker) -> bool:
-        """Whether somebody waits for it, where that is asked for."""
+        """Whether somebody waits for it who could go on, where that is asked for."""
         if breaker.state not in (State.RECOVERING, State.HALF_OPEN):
             return False
-        [(_, count)] = await ask(Step(SQL["count_behind"], self._behind([breaker.name], 1)))
-        return bool(count)
+        asked: Values = {"partitions": self._partitions, "name": breaker.name}
+        return bool(await ask(Step(SQL["find_behind"], asked)))

@@ -151,6 +151,7 @@ class GatedClaim:
         self._kinds = None if kinds is None else frozenset(kinds)
         self._room = room
         self._claim = claim
+        self._looks = look_values(shares, room)
         self._left = {"names": texts(left), "numbers": numbers(left.values())}
         self._names = texts(fixed_names(rules))
         self._passage = Passage()
@@ -162,7 +163,7 @@ class GatedClaim:
         return [
             *ASK_RULES,
             LOCK_DOOR,
-            Step(SQL["pick_jobs"], {**self._claim, **self._left}),
+            Step(SQL["pick_jobs"], {**self._claim, **self._left, **self._looks}),
             Step(SQL["read_uses"], {"names": self._names, "now": self._claim["now"]}),
         ]
 
@@ -226,6 +227,14 @@ def write_uses(uses: Sequence[Use]) -> Step:
             "ats": numbers(use.at for use in uses),
         },
     )
+
+
+def look_values(shares: Sequence[Share], room: int) -> Values:
+    """How many pick_jobs and claim_keyed look at."""
+    return {
+        "looks": numbers([share.quota + share.past for share in shares]),
+        "most_looks": room + sum(share.past for share in shares),
+    }
 
 
 def claim_values(

@@ -15,7 +15,7 @@ from foliot.store.admission import Admitted
 from foliot.store.port import Share
 from foliot.store.postgres.arrays import numbers, texts, words
 from foliot.store.postgres.connection import Rows, Step, Values
-from foliot.store.postgres.gates import LOCK_DOOR, LOCK_RULES, SQL, Gated, is_stale
+from foliot.store.postgres.gates import LOCK_DOOR, LOCK_RULES, SQL, Gated, is_stale, look_values
 
 _LEAVE: Final = Step(SQL["leave_keys"], {})
 
@@ -30,6 +30,7 @@ class KeyedClaim:
         outcomes: Sequence[Outcome],
         shares: Sequence[Share],
         session: SessionId,
+        room: int,
         claim: Values,
     ) -> None:
         self._version = rules.version
@@ -39,6 +40,7 @@ class KeyedClaim:
         exact, beginnings = rules.keys
         values: Values = {
             **claim,
+            **look_values(shares, room),
             "version": rules.version,
             "names": texts(left),
             "numbers": numbers(left.values()),

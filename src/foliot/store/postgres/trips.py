@@ -104,10 +104,10 @@ class Trips:
         claiming = room > 0 and bool(shares)
         limited = claiming and any(self._rules.concern(share.lane.queue) for share in shares)
         if limited or ending.gated:
-            some = shares if claiming else ()
+            some, most = (shares, room) if claiming else ((), 0)
             if self._rules.keyed and ending.keyed:
-                return KeyedClaim(self._rules, ending.outcomes, some, ending.session, values)
-            return GatedClaim(self._rules, ending, some, room if claiming else 0, values)
+                return KeyedClaim(self._rules, ending.outcomes, some, ending.session, most, values)
+            return GatedClaim(self._rules, ending, some, most, values)
         return PlainClaim(self._rules, values) if claiming else None
 
     async def _run(self, ending: Ending, claim: Claim | None) -> _Done:

@@ -35,6 +35,7 @@ class SqliteBreakers(Changing):
         self._connections = connections
         self._clock = clock
         self._partitions = partitions
+        self._all = to_json(list(range(partitions)))
 
     async def all(self, *, most: int) -> list[Found]:
         def run(connection: Connection) -> list[Found]:
@@ -58,7 +59,8 @@ class SqliteBreakers(Changing):
             if not rows:
                 return None
             before = breaker_of(rows[0][1:])
-            waiting = self._count(connection, [name], 1)[name] > 0
+            asked: Values = {"partitions": self._all, "name": name}
+            waiting = bool(execute(connection, SQL["find_behind"], asked))
             shift = Shift(before, decide(before, rows[0][0], waiting))
             self._save(connection, shift, now)
             if shift.changed:
@@ -81,8 +83,7 @@ class SqliteBreakers(Changing):
 
     def _count(self, connection: Connection, names: Sequence[str], most: int) -> dict[str, int]:
         """How many wait for each."""
-        partitions = to_json(list(range(self._partitions)))
-        values: Values = {"partitions": partitions, "names": to_json(names), "limit": most}
+        values: Values = {"partitions": self._all, "names": to_json(names), "limit": most}
         return dict(execute(connection, SQL["count_behind"], values))
 
 

@@ -132,11 +132,11 @@ class Gates:
                 "lane": share.lane.number,
                 "queue": share.lane.queue,
                 "kinds": None if share.kinds is None else to_json(share.kinds),
-                "quota": quota,
+                "look": quota + share.past,
             }
             found = execute(self._connection, [ready], lane)
             picked += found
-            room -= len(found)
+            room -= min(quota, len(found))
         # In one order: who has waited for a limit does not go before another lane whose turn it is.
         picked.sort(key=lambda row: (turns.get(row[3], len(turns)), *row[:3]))
         return [row[2:] for row in picked]

@@ -40,3 +40,20 @@ SELECT b.name, (SELECT count(*) FROM (
     ) w
     LIMIT :limit) c)
 FROM unnest(:names::text[]) AS b (name);
+
+-- name: find_behind
+-- One of those who wait for this one and could go on: of a paused queue nobody can, and a breaker does not stay in the way
+-- of others for them.
+SELECT 1
+FROM generate_series(0, :partitions::integer - 1) AS p (partition)
+CROSS JOIN LATERAL (
+    SELECT 1 FROM foliot.jobs j
+    WHERE j.partition = p.partition AND j.hold = 'limit' AND j.hold_note = 'breaker:' || :name::text
+      AND (SELECT q.paused_at FROM foliot.queues q WHERE q.name = j.queue) IS NULL
+    UNION ALL
+    SELECT 1 FROM foliot.jobs j
+    WHERE j.partition = p.partition AND j.state = 'ready' AND j.hold_note = 'breaker:' || :name::text
+      AND (SELECT q.paused_at FROM foliot.queues q WHERE q.name = j.queue) IS NULL
+    LIMIT 1
+) w
+LIMIT 1;

@@ -39,8 +39,8 @@ WHERE u.name = ANY (:names::text[]);
 
 -- name: pick_jobs
 -- What could start: of what waits for the limits that were left, as many as have left each, whoever can run them; and as
--- claim_jobs. In one order: who has waited for a limit does not go before another lane whose turn it is. Rides jobs_gated
--- and jobs_ready. With each what is known of the use of its key.
+-- claim_jobs, but past those that had to wait. In one order: who has waited for a limit does not go before another lane
+-- whose turn it is. Rides jobs_gated and jobs_ready. With each what is known of the use of its key.
 WITH freed AS MATERIALIZED (
     SELECT h.*
     FROM unnest(:names::text[], :numbers::integer[]) AS l (name, number)
@@ -56,8 +56,8 @@ WITH freed AS MATERIALIZED (
     ) h
 ), picked AS MATERIALIZED (
     SELECT j.*
-    FROM unnest(:lanes::bigint[], :queues::text[], :quotas::integer[], :choosy::boolean[])
-        AS l (lane, queue, quota, choosy)
+    FROM unnest(:lanes::bigint[], :queues::text[], :looks::integer[], :choosy::boolean[])
+        AS l (lane, queue, look, choosy)
     CROSS JOIN LATERAL (
         SELECT r.id, r.lane, r.queue, r.kind, r.namespace, r.extras::jsonb AS extras, r.band, r.rank
         FROM foliot.jobs r
@@ -66,10 +66,10 @@ WITH freed AS MATERIALIZED (
           AND (NOT l.choosy OR r.kind = ANY (:kinds::text[]))
           AND (SELECT q.paused_at FROM foliot.queues q WHERE q.name = l.queue) IS NULL
         ORDER BY r.band, r.rank, r.id
-        LIMIT l.quota
+        LIMIT l.look
         FOR UPDATE SKIP LOCKED
     ) j
-    LIMIT :room
+    LIMIT :most_looks
 ), candidates AS (
     SELECT f.*, true AS held FROM freed f
     UNION ALL
@@ -185,8 +185,8 @@ WITH told AS MATERIALIZED (
     ) h
 ), picked AS MATERIALIZED (
     SELECT j.*
-    FROM unnest(:lanes::bigint[], :queues::text[], :quotas::integer[], :choosy::boolean[])
-        AS l (lane, queue, quota, choosy)
+    FROM unnest(:lanes::bigint[], :queues::text[], :looks::integer[], :choosy::boolean[])
+        AS l (lane, queue, look, choosy)
     CROSS JOIN LATERAL (
         SELECT r.id, r.lane, r.kind, r.namespace, r.extras::jsonb ->> 'limit_key' AS key, r.band, r.rank
         FROM foliot.jobs r
@@ -196,10 +196,10 @@ WITH told AS MATERIALIZED (
           AND (SELECT q.paused_at FROM foliot.queues q WHERE q.name = l.queue) IS NULL
           AND (SELECT v.version FROM foliot.rules v) = :version::bigint
         ORDER BY r.band, r.rank, r.id
-        LIMIT l.quota
+        LIMIT l.look
         FOR UPDATE SKIP LOCKED
     ) j
-    LIMIT :room
+    LIMIT :most_looks
 ), candidates AS MATERIALIZED (
     SELECT c.*, CASE WHEN c.most IS NULL THEN NULL
                      WHEN c.namespace = 'default' THEN 'key:' || c.key

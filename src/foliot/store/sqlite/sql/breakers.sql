@@ -31,3 +31,15 @@ SELECT b.value, (SELECT count(*) FROM (
     CROSS JOIN foliot_jobs j ON j.partition = p.value AND j.state = 'ready' AND j.hold_note = 'breaker:' || b.value
     LIMIT :limit))
 FROM json_each(:names) b;
+
+-- name: find_behind
+-- One of those who wait for this one and could go on: of a paused queue nobody can, and a breaker does not stay in the way
+-- of others for them.
+SELECT 1 FROM json_each(:partitions) p
+CROSS JOIN foliot_jobs j ON j.partition = p.value AND j.hold = 'limit' AND j.hold_note = 'breaker:' || :name
+WHERE NOT EXISTS (SELECT 1 FROM foliot_queues q WHERE q.name = j.queue AND q.paused_at IS NOT NULL)
+UNION ALL
+SELECT 1 FROM json_each(:partitions) p
+CROSS JOIN foliot_jobs j ON j.partition = p.value AND j.state = 'ready' AND j.hold_note = 'breaker:' || :name
+WHERE NOT EXISTS (SELECT 1 FROM foliot_queues q WHERE q.name = j.queue AND q.paused_at IS NOT NULL)
+LIMIT 1;

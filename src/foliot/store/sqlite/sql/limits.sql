@@ -17,7 +17,7 @@ WHERE name IN (SELECT json_extract(value, '$[0]') FROM json_each(:left));
 
 -- name: pick_jobs
 -- What could start: of what waits for one limit that was left, as many as have left it, whoever can run them; and of one
--- lane, as claim_jobs. With each its place, and what is known of the use of its key.
+-- lane, as claim_jobs, but past those that had to wait. With each its place, and what is known of the use of its key.
 SELECT j.band, j.rank, j.id, j.lane, j.queue, j.kind, j.namespace, json_extract(j.extras, '$.limit_key'),
        json_extract(j.extras, '$.breaker'), 1,
        (SELECT json_array(u.used, u.tokens, u.at) FROM foliot_uses u
@@ -41,7 +41,7 @@ FROM (SELECT j.band, j.rank, j.id, j.lane, j.queue, j.kind, j.namespace,
         AND (:kinds IS NULL OR j.kind IN (SELECT value FROM json_each(:kinds)))
         AND NOT EXISTS (SELECT 1 FROM foliot_queues q WHERE q.name = :queue AND q.paused_at IS NOT NULL)
       ORDER BY j.band, j.rank, j.id
-      LIMIT :quota) c;
+      LIMIT :look) c;
 
 -- name: read_uses
 -- And what time it is: a row for each that is used, or one without.

@@ -1,0 +1,70 @@
+"""Crowds: very many who wait for a limit are in nobody's way for long, however little room a worker has."""
+
+from __future__ import annotations
+
+import pytest
+
+from foliot.ids import JobId, SessionId
+from foliot.model.job import Extras, More
+from foliot.model.lane import lane_of
+from foliot.store.port import Cycle, Share
+from foliot.worker.lanes import Lanes
+from support.limits import ids, limit
+from support.stores import World
+
+pytestmark = pytest.mark.anyio
+CROWD = 3000
+LIMITED = More(extras=Extras(limit_key="a", breaker="stripe"))
+
+
+@pytest.fixture(params=["key:a", "kind:echo", "breaker:stripe"])
+async def shut(request: pytest.FixtureRequest, world: World) -> World:
+    """Nobody passes who is under it: decided in SQL, or in Python."""
+    if request.param == "breaker:stripe":
+        await world.store.breakers.open("stripe", seconds=None, note=None, by=None)
+    else:
+        await limit(world, request.param, concurrency=0)
+    return world
+
+
+async def _look(world: World, session: SessionId, share: Share, room: int) -> Cycle:
+    return await world.store.jobs.finish_and_claim(
+        world.partition, session, shares=[share], room=room
+    )
+
+
+async def test_a_claim_looks_past_those_that_have_to_wait_as_far_as_it_is_told(shut: World) -> None:
+    world, lane = shut, lane_of("default")
+    session = await world.open_session()
+    crowd = await world.submit_many(30, more=LIMITED)
+    free = await world.submit_many(4, kind="free")
+    cycle = await _look(world, session, Share(lane, 2, past=10), 2)
+    assert (cycle.claimed, len(cycle.held)) == ([], 12)
+    assert [await world.state(id) for id in crowd[11:13]] == ["held", "ready"]
+    cycle = await _look(world, session, Share(lane, 2, past=100), 2)
+    assert ids(cycle.claimed) == free[:2], "no more start than there is room for"
+    assert len(cycle.held) == 18
+    assert [await world.state(id) for id in free[2:]] == ["ready"] * 2
+    assert ids(await world.claim(session)) == free[2:]
+
+
+async def test_behind_a_crowd_at_a_limit_a_worker_with_little_room_soon_finds_what_may_start(
+    shut: World,
+) -> None:
+    world, lane = shut, lane_of("default")
+    session = await world.open_session()
+    await world.submit_many(CROWD, more=LIMITED)
+    free = await world.submit(kind="free")
+    lanes, trips = Lanes({}), 0
+    lanes.see(0, lane)
+    claimed = list[JobId]()
+    while not claimed:
+        trips += 1
+        assert trips < 20
+        [share] = lanes.shares(0, 1)
+        cycle = await _look(world, session, share, 1)
+        claimed = ids(cycle.claimed)
+        lanes.settle(0, [share], 1, [job.lane for job in cycle.claimed], cycle.held, began=0)
+    assert claimed == [free]
+    await world.submit_many(3, kind="free")
+    assert len((await _look(world, session, lanes.shares(0, 1)[0], 1)).claimed) == 1
