@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from foliot.explain import MOST_AHEAD, Facts, explain
+from foliot.explain import explain
+from foliot.explain_facts import MOST_AHEAD, Facts
 from foliot.explain_gate import GateFacts
 from foliot.ids import JobId, SessionId
 from foliot.model.breaker import Breaker, State

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from foliot.explain import Facts, explain
+from foliot.explain import explain
+from foliot.explain_facts import Facts
 from foliot.explain_step import facts_among
 from foliot.ids import JobId, SessionId, inner_id
 from foliot.model.job import Attempt, Job, JobState

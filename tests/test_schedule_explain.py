@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from foliot import schedule_commands as commands
-from foliot.ids import partition_of, schedule_id
+from foliot.ids import JobId, partition_of, schedule_id
+from foliot.model.job import End, NewJob
+from foliot.model.lane import lane_of
 from foliot.model.schedule import ScheduleState
 from foliot.schedule_calendars import set_calendar
 from support.stores import World
@@ -48,6 +50,8 @@ async def test_one_that_has_run_as_often_as_it_may_says_so(times: Times) -> None
     assert await _why(times) == [
         ("it has run 2 times, as often as it may", "foliot schedules update n --max-runs 3")
     ]
+    found = await commands.explain(times.store, "n")
+    assert found.reasons[0].since == times.world.after(-60)
     await commands.update(times.store, "n", max_runs=3)
     assert await _state(times) is ScheduleState.ACTIVE
 
@@ -73,6 +77,8 @@ async def test_one_whose_expression_has_no_further_time_says_so(times: Times) ->
     [(why, change)] = await _why(times)
     assert why == "its expression names no further time"
     assert change is not None and "foliot schedules update n --expression" in change
+    found = await commands.explain(times.store, "n")
+    assert found.reasons[0].since == found.last[0].nominal
 
 
 async def test_all_that_ended_it_is_said(times: Times) -> None:
@@ -114,6 +120,46 @@ async def test_one_that_will_not_fire_before_its_end_says_so(times: Times) -> No
             "foliot schedules update n --clear end",
         )
     ]
+
+
+async def test_one_that_fires_says_when_next_and_what_became_of_its_last_times(
+    times: Times,
+) -> None:
+    await times.make()
+    await times.pass_minutes(2)
+    session = await times.world.open_session(lease=10_000)
+    times.world.partition = partition_of(schedule_id("default", "n"), times.store.partitions)
+    first, second = await times.world.claim(session)
+    await times.world.end(session, first, End.BURY)
+    await commands.pause(times.store, ["n"])
+    times.world.clock.advance(60)
+    await commands.resume(times.store, ["n"])
+    lines = str(found := await commands.explain(times.store, "n")).splitlines()
+    assert lines[0].startswith("active: next at ") and lines[0].endswith(("in 59s", "in 1m"))
+    assert lines[1] == "  until its time comes; one more, now: foliot schedules trigger n"
+    assert lines[2] == "every minute, UTC"
+    assert all(line.startswith("last: ") for line in lines[3:])
+    assert [line.rpartition(": ")[2] for line in lines[3:]] == [
+        "paused",
+        f"job {second.id} running",
+        f"job {first.id} dead",
+    ]
+    assert [answer.job for answer in found.last] == [None, second.id, first.id]
+
+
+async def test_one_that_the_code_declares_no_longer_says_since_when(times: Times) -> None:
+    job = NewJob(JobId(""), "report", b"{}", lane_of("default", ()).number)
+    await commands.create(times.store, [commands.Draft("n", job, "* * * * *", {}, "shop")])
+    times.world.clock.advance(5)
+    since = times.world.clock.now()
+    id = schedule_id("default", "n")
+    partition = partition_of(id, times.store.partitions)
+    await times.store.schedules.pause(partition, [id], state=ScheduleState.PARKED)
+    times.world.clock.advance(5)
+    reason = (await commands.explain(times.store, "n")).reasons[0]
+    assert reason.why == "the code of shop declares it no longer"
+    assert reason.since == since
+    assert reason.change == "it does again, or: foliot schedules resume n"
 
 
 async def test_one_that_nobody_fires_is_overdue(times: Times) -> None:

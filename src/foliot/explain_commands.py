@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from foliot import commands
-from foliot.explain import MOST_AHEAD, Explanation, Facts, explain
+from foliot.explain import Explanation, explain
+from foliot.explain_facts import MOST_AHEAD, Facts
 from foliot.explain_gate import GateFacts
 from foliot.explain_step import StepFacts, facts_among
 from foliot.ids import inner_id
@@ -22,6 +23,7 @@ async def explain_job(store: Store, id: str) -> Explanation:
     """Why it is not running, or how it ended."""
     job = await commands.get(store, id)
     now = await store.schedules.now()  # whatever the clock of the caller says
+    gates, waits_for = await _gates(store, job), _waits_for(job)
     queues = {queue.name: queue for queue in await store.queues.all()}
     failures = await store.jobs.attempts(job.id) if job.attempt or job.losses else []
     facts = Facts(
@@ -33,28 +35,28 @@ async def explain_job(store: Store, id: str) -> Explanation:
         failure=failures[-1] if failures else None,
         flow=await _among_steps(store, job),
         inner=await store.workflows.get(inner_id(job.id)) if job.kind == WORKFLOW_KIND else None,
-        gate=await _held_for(store, job),
-        gates=await _ahead_of(store, job),
+        gate=next((gate for gate in gates if gate.name == waits_for), None),
+        gates=[gate for gate in gates if gate.name != waits_for],
         pace=await read_pace(store, job.queue, now=now) if job.state is JobState.READY else None,
     )
     return explain(facts)
 
 
-async def _held_for(store: Store, job: Job) -> GateFacts | None:
-    """The limit that it is held for."""
-    if job.state is not JobState.HELD or job.reason != HELD_FOR_LIMIT or job.note is None:
-        return None
-    return await _gate(store, job.note)
+def _waits_for(job: Job) -> str | None:
+    """The limit or breaker that it is held for."""
+    return job.note if job.state is JobState.HELD and job.reason == HELD_FOR_LIMIT else None
 
 
-async def _ahead_of(store: Store, job: Job) -> list[GateFacts]:
-    """The limits and the breaker that a ready job is under: whoever claims it will ask them."""
-    if job.state is not JobState.READY:
+async def _gates(store: Store, job: Job) -> list[GateFacts]:
+    """Those that a job is under which is ready or held for one: whoever claims it will ask them."""
+    waits_for = _waits_for(job)
+    if job.state is not JobState.READY and waits_for is None:
         return []
     key, breaker = job.extras.limit_key, job.extras.breaker
     names = [f"queue:{job.queue}", f"kind:{job.kind}", f"namespace:{job.namespace}"]
     names += [] if key is None else [gate_of_key(key, job.namespace)]
     names += [] if breaker is None else [f"{BREAKER}:{breaker}"]
+    names = [name for name in dict.fromkeys([*names, waits_for]) if name is not None]
     found = [await _gate(store, name) for name in names]
     return [gate for gate in found if gate is not None]
 

@@ -10,7 +10,7 @@ import msgspec
 
 from foliot.ids import JobId
 from foliot.model.breaker import Breaker, State
-from foliot.model.limit import Limit
+from foliot.model.limit import Limit, show_gate
 from foliot.units import show_duration
 
 
@@ -53,22 +53,36 @@ class GateFacts(msgspec.Struct, frozen=True, kw_only=True):
     def full(self) -> bool:
         return self.limit.concurrency is not None and self.used >= self.limit.concurrency
 
+    @property
+    def shut(self) -> bool:
+        """Whether it lets nobody in before somebody changes it by hand."""
+        if self.breaker is not None:
+            return self.breaker.state is State.OPEN and self.breaker.until is None
+        return self.limit.concurrency == 0
+
+
+def say_shut(gates: Sequence[GateFacts], *, since: datetime) -> list[Reason]:
+    """Of those that let nobody in now; first what only somebody's hand will change."""
+    closed = sorted((gate for gate in gates if not gate.has_room), key=lambda gate: not gate.shut)
+    return [say_gate(gate, since=since) for gate in closed]
+
 
 def say_gate(gate: GateFacts, *, since: datetime) -> Reason:
+    """`since`: when the job was due; the limit may have been set later."""
     if gate.breaker is not None:
         return say_breaker(gate.breaker)
-    limit = gate.limit
+    limit, name = gate.limit, show_gate(gate.name)
+    since = since if limit.updated_at is None else max(since, limit.updated_at)
     if gate.full:
         held = _named(gate.holders, gate.used)
-        why = f"limit {gate.name} is at {gate.used}/{limit.concurrency}{held}"
+        why = f"limit {name} is at {gate.used}/{limit.concurrency}{held}"
         change = f"{_turn(gate)}{_raise(limit, gate.used + 1)}"
         return Reason(f"{why}{_others(gate)}", since=since, change=change)
     if limit.rate is not None and gate.wait:
-        why = f"limit {gate.name} lets {limit.rate:g} start in {show_duration(limit.period)}"
+        why = f"limit {name} lets {limit.rate:g} start in {show_duration(limit.period)}"
         next_ = f"the next may in {show_duration(max(0.001, round(gate.wait, 3)))}"
         return Reason(f"{why}{_others(gate)}", since=since, change=next_)
-    why = f"limit {gate.name} has room again: it is about to be asked"
-    return Reason(why, since=since)
+    return Reason(f"limit {name} has room again: it is about to be asked", since=since)
 
 
 def _others(gate: GateFacts) -> str:
@@ -79,7 +93,7 @@ def _others(gate: GateFacts) -> str:
 
 def _turn(gate: GateFacts) -> str:
     """What those who run have to do with it."""
-    if not gate.used:
+    if not gate.used or gate.shut:
         return ""
     if gate.used != gate.limit.concurrency:
         return "enough of them have ended, or: "

@@ -10,12 +10,17 @@ from foliot.model.job import Job
 from foliot.model.session import Session
 
 
-def missing_worker(job: Job, workers: Sequence[Session], now: datetime) -> Reason | None:
-    """What none of these live workers has. Before the job is due that has kept it from nothing yet."""
-    since = due_since(job) if due_since(job) <= now else None
+def missing_worker(
+    job: Job, sessions: Sequence[Session], waits_since: datetime, now: datetime
+) -> Reason | None:
+    """What none of the live workers has."""
+    lost = [s for s in sessions if not s.live and s.kinds]
+    since = _since(lost, waits_since, now)
     start = "a worker starts: foliot worker module:app"
+    workers = [s for s in sessions if s.live and s.kinds]
     if not workers:
         return Reason("no worker is alive", since=since, change=start)
+    since = _since([s for s in lost if _could_run(s, job)], waits_since, now)
     workers = [s for s in workers if not s.queues or job.queue in s.queues]
     if not workers:
         why = f"no live worker serves the queue {job.queue!r}"
@@ -28,8 +33,21 @@ def missing_worker(job: Job, workers: Sequence[Session], now: datetime) -> Reaso
         why = f"no live worker of the queue {job.queue!r} knows the kind {job.kind!r}"
         return Reason(why, since=since, change="a worker starts whose app has it")
     if all(s.drain for s in able):
-        return Reason("every worker that could run it is draining", since=since, change=start)
+        return Reason("every worker that could run it is draining", change=start)
     return None
+
+
+def _since(lost: Sequence[Session], waits_since: datetime, now: datetime) -> datetime | None:
+    """When the last of those that are lost was heard of. One that ended in good order has left nothing behind: without
+    one that is lost it is not known. Before the job is due that has kept it from nothing yet."""
+    if not lost or waits_since > now:
+        return None
+    return max(waits_since, *(s.beat_at for s in lost))
+
+
+def _could_run(session: Session, job: Job) -> bool:
+    serves = not session.queues or job.queue in session.queues
+    return serves and job.kind in session.kinds and set(job.requires) <= set(session.capabilities)
 
 
 def _unable(job: Job, workers: Sequence[Session], since: datetime | None) -> Reason:
@@ -42,18 +60,14 @@ def _unable(job: Job, workers: Sequence[Session], since: datetime | None) -> Rea
     return Reason(why, since=since, change=start)
 
 
-def due_since(job: Job) -> datetime:
-    return max(job.created_at, job.run_at)
-
-
-def suspicion(job: Job) -> list[Reason]:
+def suspicion(job: Job, *, since: datetime) -> list[Reason]:
     """That it runs alone, if workers were lost with it."""
     if not job.losses:
         return []
     why = f"suspect: {count(job.losses, 'worker')} were lost while it ran; it waits to run alone"
     if job.losses == 1:
         why = "suspect: a worker was lost while it ran; it waits to run alone"
-    return [Reason(why, since=due_since(job), change="a worker has a child process free for it")]
+    return [Reason(why, since=since, change="a worker has a child process free for it")]
 
 
 def count(number: int, noun: str) -> str:

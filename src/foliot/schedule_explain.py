@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from math import ceil
 from typing import Final
@@ -43,9 +44,9 @@ class ScheduleExplanation(msgspec.Struct, frozen=True):
 async def explain(store: Store, name: str, *, namespace: str = "default") -> ScheduleExplanation:
     schedule = await get(store, name, namespace=namespace)
     now = await store.schedules.now()
-    reasons = [*await _why(store, schedule, now), Reason(_what(schedule.rules))]
-    last = await fires(store, name, limit=_LAST, namespace=namespace)
-    return ScheduleExplanation(schedule.state, reasons, last[::-1])
+    last = (await fires(store, name, limit=_LAST, namespace=namespace))[::-1]
+    reasons = [*await _why(store, schedule, last, now), Reason(_what(schedule.rules))]
+    return ScheduleExplanation(schedule.state, reasons, last)
 
 
 def _what(rules: Rules) -> str:
@@ -54,10 +55,12 @@ def _what(rules: Rules) -> str:
     return f"{when.parse(rules.text, timezone=rules.timezone).english}, {rules.timezone}"
 
 
-async def _why(store: Store, schedule: Schedule, now: datetime) -> list[Reason]:
+async def _why(
+    store: Store, schedule: Schedule, last: Sequence[Answer], now: datetime
+) -> list[Reason]:
     match schedule.state:
         case ScheduleState.ACTIVE:
-            return await _next(store, schedule, now)
+            return await _next(store, schedule, last, now)
         case ScheduleState.PAUSED:
             by = f" by {schedule.paused_by}" if schedule.paused_by else ""
             note = f": {schedule.note}" if schedule.note else ""
@@ -65,12 +68,15 @@ async def _why(store: Store, schedule: Schedule, now: datetime) -> list[Reason]:
             return [Reason(f"paused{by}{note}", since=schedule.paused_at, change=change)]
         case ScheduleState.PARKED:
             why = f"the code of {schedule.origin} declares it no longer"
-            return [Reason(why, change=f"it does again, or: {_command('resume', schedule)}")]
+            change = f"it does again, or: {_command('resume', schedule)}"
+            return [Reason(why, since=schedule.paused_at, change=change)]
         case ScheduleState.ENDED:
-            return _over(schedule, now)
+            return _over(schedule, last, now)
 
 
-async def _next(store: Store, schedule: Schedule, now: datetime) -> list[Reason]:
+async def _next(
+    store: Store, schedule: Schedule, last: Sequence[Answer], now: datetime
+) -> list[Reason]:
     """What is due, or comes next for this one: its trigger has the times of others as well."""
     at = None if schedule.next_at is None else datetime.fromtimestamp(schedule.next_at, UTC)
     delay = schedule.rules.after_completion
@@ -91,9 +97,10 @@ async def _next(store: Store, schedule: Schedule, now: datetime) -> list[Reason]
         at = ahead[0].at.astimezone(UTC) if ahead else None
     end = schedule.rules.end
     if at is None or (end is not None and at.timestamp() > end):
-        return _over(schedule, now)
+        return _over(schedule, last, now)
     wait = float(max(1, round((at - now).total_seconds())))
-    return [Reason(f"next at {show_time(at)}, in {show_duration(wait)}")]
+    why = f"next at {show_time(at)}, in {show_duration(wait)}"
+    return [Reason(why, change=f"its time comes; one more, now: {_command('trigger', schedule)}")]
 
 
 async def _last_run(store: Store, schedule: Schedule) -> Job | None:
@@ -101,25 +108,27 @@ async def _last_run(store: Store, schedule: Schedule) -> Job | None:
     return await store.jobs.get(found[0].id) if found else None
 
 
-def _over(schedule: Schedule, now: datetime) -> list[Reason]:
-    """All that keeps it from ever firing again."""
+def _over(schedule: Schedule, last: Sequence[Answer], now: datetime) -> list[Reason]:
+    """All that keeps it from ever firing again; since its last run, or since the last of its times."""
     rules, runs, found = schedule.rules, schedule.runs, list[Reason]()
     update = _command("update", schedule)
+    done = last[0].nominal if last else schedule.since
     if rules.max_runs is not None and runs >= rules.max_runs:
         many = "once" if runs == 1 else f"{runs:,} times"
         why = f"it has run {many}, as often as it may"
-        found.append(Reason(why, change=f"{update} --max-runs {runs + 1}"))
+        ran = next((one.fired_at for one in last if one.job is not None), None)
+        found.append(Reason(why, since=ran, change=f"{update} --max-runs {runs + 1}"))
     end = None if rules.end is None else datetime.fromtimestamp(rules.end, UTC)
     if end is not None and end <= now:
         why = f"its end has passed: {show_time(end)}"
         found.append(Reason(why, since=end, change=f"{update} --clear end"))
     elif not _goes_on(rules, now):
         change = f"it is given another, such as: {update} --expression 'every day at 9am'"
-        found.append(Reason("its expression names no further time", change=change))
+        found.append(Reason("its expression names no further time", since=done, change=change))
     elif end is not None and not found:
         why = f"none of its times is left before its end: {show_time(end)}"
-        found.append(Reason(why, change=f"{update} --clear end"))
-    return found or [Reason("none of its times is ahead")]
+        found.append(Reason(why, since=done, change=f"{update} --clear end"))
+    return found or [Reason("none of its times is ahead", since=done)]
 
 
 def _goes_on(rules: Rules, now: datetime) -> bool:

@@ -75,7 +75,7 @@ def test_a_limit_that_is_raised_keeps_its_rate_and_note(shell: Shell) -> None:
     ids = shell.submit(2, more=More(extras=Extras(limit_key="customer 42")), namespace="shop")
     shell.ask(_claim)
     [reason] = shell("jobs", "explain", ids[1], "--json").json["reasons"][:1]
-    assert reason["why"].startswith("limit key@shop@customer 42 is at 1/1")
+    assert reason["why"].startswith("limit key:customer 42 in namespace shop is at 1/1")
     assert _type(shell, reason["change"])["changed"]
     [found] = shell("limits", "list", "--json").json["limits"]
     told = {name: found[name] for name in ("concurrency", "rate", "burst", "note")}

@@ -17,6 +17,7 @@ from foliot.model.job import End, Extras, More
 from foliot.model.lane import lane_of
 from foliot.model.note import NewProgress
 from foliot.model.rollup import Ended, Key, Rollup
+from foliot.model.workflow import SIGNAL_KIND
 from foliot.queue_commands import pause_queue
 from support.flows import draw
 from support.stores import World
@@ -49,6 +50,23 @@ async def test_a_step_says_how_many_of_its_parents_it_waits_for(world: World) ->
     explanation = await told(world, flow.ids["c"])
     assert explanation.why == "1 of its 2 parents have ended, not yet: b (running)"
     assert "ended: a (succeeded)" in explanation.more
+
+
+async def test_a_step_for_a_signal_says_that_it_waits_and_how_it_came_or_did_not(
+    world: World,
+) -> None:
+    flow = await draw(world)
+    late = flow.step("late", signal="late", kind=SIGNAL_KIND, more=More(expires_in=60))
+    await flow.submit(flow.step("ok", signal="go", kind=SIGNAL_KIND), late)
+    reason = (await told(world, flow.ids["ok"])).reasons[0]
+    assert reason.why == "waits for the signal 'go'"
+    assert reason.change == f"it comes: foliot workflows signal {flow.id} go"
+    await flow.store.signal(world.partition, flow.id, "go", b"1")
+    assert (await told(world, flow.ids["ok"])).why.startswith("the signal 'go' came at ")
+    world.clock.advance(61)
+    await world.store.admission.expire(world.partition, limit=10)
+    why = (await told(world, flow.ids["late"])).why
+    assert why.startswith("the signal 'late' did not come in time; ended at ")
 
 
 async def test_a_step_is_explained_by_those_around_it_however_many_there_are(
@@ -154,9 +172,10 @@ async def test_a_ready_job_is_told_of_what_will_not_let_it_in(world: World) -> N
     assert await world.state(id) == "ready"
     first, second = (await told(world, id)).reasons
     assert first.why == f"limit key:customer:42 is at 1/1, held by job {holder}"
-    assert second.why.startswith("the next of its lane")
+    assert second.why == "the next of its lane"
     await world.end(session, claimed)
-    assert [one.why for one in (await told(world, id)).reasons] == [second.why]
+    [only] = (await told(world, id)).reasons
+    assert only.why == "the next of its lane: it runs as soon as a worker has room"
     await open_breaker(world.store, "stripe", new=True)
     id = await world.submit(more=extras(breaker="stripe"))
     assert (await told(world, id)).why.startswith("breaker 'stripe' was opened")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from foliot.bench.jobs import QUEUE, count_async
-from foliot.bench.report import percentiles, surroundings
-from foliot.bench.stage import BATCH, Say, open_stage, prepare
+from foliot.bench.report import Spread, percentiles, surroundings
+from foliot.bench.stage import BATCH, Say, Stage, open_stage, prepare
 from foliot.config import Settings
 from foliot.errors import FoliotError
 from foliot.ids import JobId
@@ -15,6 +15,7 @@ from foliot.ids import JobId
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     jobs: int = 1_000_000
     asked: int = 200
+    runs: int = 5
     force: bool = False
 
 
@@ -29,19 +30,37 @@ def explaining(settings: Settings, plan: Plan, say: Say) -> dict[str, object]:
             ids += [handle.id for handle in handles]
             if stop % 200_000 == 0:
                 say(f"{stop:,} jobs wait in {QUEUE}")
-        took = []
-        step = max(1, len(ids) // plan.asked)
-        for id in ids[::step]:
-            handle = stage.client.get(id)
-            before = stage.clock.monotonic()
-            explanation = handle.explain()
-            took.append(stage.clock.monotonic() - before)
-            if explanation.state.final or not explanation.reasons:
-                raise FoliotError(f"job {id} is explained as {explanation}")
+        chosen = ids[:: max(1, len(ids) // plan.asked)]
+        runs = []
+        for run in range(1, plan.runs + 1):
+            runs.append([_ask(stage, id) for id in chosen])
+            p50, p99 = _share(runs[-1], "p50"), _share(runs[-1], "p99")
+            say(f"run {run}: p50 {p50:.2f} ms, p99 {p99:.2f} ms, at most {_most(runs[-1]):.2f} ms")
         return {
             "bench": "explain",
-            "latency_ms": percentiles(took),
-            "max_ms": round(max(took) * 1000, 3),
+            "latency_ms": percentiles([seconds for took in runs for seconds in took]),
+            "p50_ms": Spread.of([_share(took, "p50") for took in runs]),
+            "p99_ms": Spread.of([_share(took, "p99") for took in runs]),
+            "max_ms": Spread.of([_most(took) for took in runs]),
             "settings": msgspec.structs.asdict(plan),
             **surroundings(stage.probe),
         }
+
+
+def _ask(stage: Stage, id: JobId) -> float:
+    """Seconds until the answer."""
+    handle = stage.client.get(id)
+    before = stage.clock.monotonic()
+    explanation = handle.explain()
+    took = stage.clock.monotonic() - before
+    if explanation.state.final or not explanation.reasons:
+        raise FoliotError(f"job {id} is explained as {explanation}")
+    return took
+
+
+def _share(took: list[float], name: str) -> float:
+    return percentiles(took)[name]
+
+
+def _most(took: list[float]) -> float:
+    return max(took) * 1000

@@ -10,6 +10,7 @@ def explain(
     *,
     jobs: Whole = 1_000_000,
     asked: Whole = 200,
+    runs: Whole = 5,
     force: Switch = False,
     options: Options = DEFAULT_OPTIONS,
 ) -> None:
@@ -21,11 +22,13 @@ def explain(
         How many wait.
     asked
         How many of them are asked about, from the first to the last of the line.
+    runs
+        How often; the median counts.
     force
         Run on a store that has jobs in it.
     """
     from foliot.bench.explaining import Plan, explaining
 
-    check_counts(jobs=jobs, asked=asked)
-    plan = Plan(jobs=jobs, asked=asked, force=force)
+    check_counts(jobs=jobs, asked=asked, runs=runs)
+    plan = Plan(jobs=jobs, asked=asked, runs=runs, force=force)
     show(explaining(load_settings(options, "1", None), plan, say), options)

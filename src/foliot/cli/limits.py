@@ -10,7 +10,7 @@ from foliot.cli.ask import ask
 from foliot.cli.options import DEFAULT_OPTIONS, OptionalWhole, Options
 from foliot.cli.output import print_json, print_table, print_unknown
 from foliot.ids import Ids
-from foliot.model.limit import Use
+from foliot.model.limit import Use, show_gate
 from foliot.store.limiting import Standing
 from foliot.store.port import Store
 
@@ -114,7 +114,7 @@ def _row(one: Standing) -> tuple[str, ...]:
 
 def _key_row(one: Standing, use: Use) -> tuple[str, ...]:
     most = "" if one.limit.concurrency is None else f"/{one.limit.concurrency}"
-    return (f"  {use.name}", f"{use.used}{most}", "", "", "", "", "")
+    return (f"  {show_gate(use.name)}", f"{use.used}{most}", "", "", "", "", "")
 
 
 def _told(one: Standing) -> dict[str, object]:

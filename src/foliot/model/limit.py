@@ -88,6 +88,14 @@ def gate_of_key(limit_key: str, namespace: str) -> str:
     return f"key:{limit_key}" if namespace == "default" else f"key@{namespace}@{limit_key}"
 
 
+def show_gate(gate: str) -> str:
+    """As people call it who have given the key."""
+    if not gate.startswith("key@"):
+        return gate
+    _, namespace, limit_key = gate.split("@", 2)
+    return f"key:{limit_key} in namespace {namespace}"
+
+
 def _key_of(gate: str) -> str | None:
     if gate.startswith("key@"):
         return gate.split("@", 2)[2]

@@ -1,0 +1,196 @@
+"""Why a job is not running: what workers lack and lose, each there for real, in a store, when it is read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from foliot.explain import Explanation
+from foliot.explain_commands import explain_job
+from foliot.ids import JobId, SessionId
+from foliot.model.job import End, JobState, More
+from foliot.model.lane import lane_of
+from foliot.model.session import NewSession
+from foliot.queue_commands import pause_queue
+from support.stores import World
+
+pytestmark = pytest.mark.anyio
+
+
+async def told(world: World, id: JobId) -> Explanation:
+    return await explain_job(world.store, id)
+
+
+async def start(world: World, *, lease: float = 1000, **fields: Any) -> SessionId:
+    """A worker."""
+    plain: dict[str, Any] = {"queues": (), "kinds": ("echo",), "duties": False, **fields}
+    session = NewSession(id=world.ids.session(), host="here", pid=1, version="0", **plain)
+    await world.store.sessions.open(session, lease=lease)
+    return session.id
+
+
+async def test_a_queue_that_no_live_worker_takes_is_named(world: World) -> None:
+    await start(world, queues=("mail", "slow"))
+    reason = (await told(world, await world.submit())).reasons[0]
+    assert reason.why == "no live worker serves the queue 'default'"
+    assert reason.change == "a worker starts: foliot worker module:app --queues default"
+    assert reason.since is None, "one that ended in good order has left nothing behind"
+
+
+async def test_a_kind_that_no_live_worker_of_the_queue_knows_is_named(world: World) -> None:
+    await start(world, kinds=("other",))
+    await start(world, queues=("mail",))
+    reason = (await told(world, await world.submit())).reasons[0]
+    assert reason.why == "no live worker of the queue 'default' knows the kind 'echo'"
+
+
+async def test_what_no_single_worker_has_all_of_is_said(world: World) -> None:
+    for name in ("gpu", "ssd"):
+        await start(world, capabilities=(name,))
+    lane = lane_of("default", ("gpu", "ssd")).number
+    id = await world.submit(lane=lane, more=More(requires=("gpu", "ssd")))
+    assert (await told(world, id)).why.endswith("requires: gpu, ssd; no single one has all of it")
+
+
+async def test_workers_that_drain_take_nothing_more(world: World) -> None:
+    session = await start(world)
+    await start(world, queues=("mail",))
+    await world.store.sessions.drain([session])
+    explanation = await told(world, await world.submit())
+    assert explanation.why == "every worker that could run it is draining"
+
+
+async def test_no_worker_is_alive_since_the_last_one_was_heard_of(world: World) -> None:
+    early = await world.submit()
+    session = await start(world, lease=15, queues=("mail",))
+    world.clock.advance(10)
+    assert world.beat(session, lease=15)
+    seen = world.clock.now()
+    world.clock.advance(20)
+    late = await world.submit()
+    for id, since in ((early, seen), (late, world.clock.now())):
+        reason = (await told(world, id)).reasons[0]
+        assert (reason.why, reason.since) == ("no worker is alive", since)
+    await start(world, queues=("mail",))
+    reason = (await told(world, early)).reasons[0]
+    assert reason.why.startswith("no live worker serves"), "nor did the lost one"
+    assert reason.since is None
+
+
+async def test_where_no_worker_has_been_lost_nobody_knows_since_when_there_is_none(
+    world: World,
+) -> None:
+    id = await world.submit()
+    session = await start(world)
+    await world.store.sessions.close(session)
+    reason = (await told(world, id)).reasons[0]
+    assert (reason.why, reason.since) == ("no worker is alive", None)
+
+
+async def test_a_job_whose_worker_is_lost_says_who_takes_it_back(world: World) -> None:
+    job = await world.run(await start(world, lease=15))
+    began = world.clock.now()
+    world.clock.advance(60)
+    explanation = await told(world, job.id)
+    assert explanation.state is JobState.RUNNING
+    assert explanation.reasons[0].since == began
+    assert explanation.reasons[0].change == "it is taken back"
+    lost = "its worker is lost: the job is taken back when somebody does the scheduler's duties"
+    assert lost in explanation.more
+    await start(world, duties=True)
+    more = (await told(world, job.id)).more
+    assert "its worker is lost: the job is about to be taken back" in more
+
+
+async def test_what_was_taken_back_waits_since_its_worker_was_lost(world: World) -> None:
+    session = await start(world, lease=15)
+    job = await world.run(session)
+    world.beat(session, job.id, lease=15)
+    world.clock.advance(60)
+    await world.reap(session)
+    lost = world.clock.now()
+    await start(world)
+    world.clock.advance(5)
+    explanation = await told(world, job.id)
+    assert explanation.why.startswith("suspect: a worker was lost")
+    assert explanation.reasons[0].since == lost
+
+
+async def test_a_running_job_says_how_to_end_it_or_that_somebody_has_asked(world: World) -> None:
+    job = await world.run(await start(world))
+    reason = (await told(world, job.id)).reasons[0]
+    assert reason.change == f"it ends; or: foliot jobs cancel {job.id}"
+    await world.cancel(job.id)
+    explanation = await told(world, job.id)
+    assert explanation.reasons[0].change == "it ends"
+    assert "it was asked to end" in explanation.more
+
+
+async def test_a_payload_that_does_not_fit_is_said_with_what_is_wrong(world: World) -> None:
+    session = await start(world)
+    job = await world.run(session)
+    held = world.outcome(job, End.HOLD)
+    held = msgspec.structs.replace(held, reason="unfitting_payload", error="Expected `int`")
+    assert await world.finish(session, held) == []
+    explanation = await told(world, job.id)
+    assert explanation.why == "its payload does not fit the arguments of 'echo'"
+    assert explanation.reasons[0].change == "a worker with another echo starts"
+    await pause_queue(world.store, "default", by="ada")
+    _, paused = (await told(world, job.id)).reasons
+    assert paused.why.startswith("the queue 'default' was paused by ada")
+
+
+async def test_a_kind_that_is_known_again_and_one_that_nobody_is_there_to_know(
+    world: World,
+) -> None:
+    session = await start(world, kinds=("echo",), lease=15)
+    id = await world.submit(kind="eco")
+    [job] = await world.claim(session)
+    assert await world.finish(session, world.outcome(job, End.HOLD)) == []
+    world.clock.advance(60)
+    why = "the kind 'eco' was unknown to its worker, and no worker is alive now"
+    assert (await told(world, id)).why == why
+    await start(world, kinds=("eco",))
+    assert "knows the kind 'eco' by now" in (await told(world, id)).why
+
+
+async def test_a_job_that_is_due_and_that_nobody_makes_ready_says_so(world: World) -> None:
+    """One whose time has passed, one that waits for its turn and one that has expired."""
+    await start(world)
+    late = await world.submit(delay=5)
+    next_ = await world.submit(more=More(ordering_key="a"))
+    over = await world.submit(more=More(expires_in=5.0))
+    world.clock.advance(10)
+    for id, begins in (
+        (late, "due since "),
+        (next_, "about to be looked at for its turn"),
+        (over, "expired at "),
+    ):
+        explanation = await told(world, id)
+        assert explanation.why.startswith(begins)
+        nobody = "no live process does the scheduler's duties: start a worker, or foliot scheduler"
+        assert nobody in explanation.more
+
+
+@pytest.mark.parametrize("place", ["sqlite-1", "postgres-8"], indirect=True)
+async def test_more_jobs_ahead_than_are_counted_are_more(world: World) -> None:
+    await start(world)
+    for _ in range(2):
+        await world.submit_many(5_000)
+    assert (await told(world, await world.submit())).why == "more than 10,000 jobs ahead"
+
+
+async def test_a_job_that_has_ended_says_how(world: World) -> None:
+    session = await start(world)
+    for end, why in (
+        (End.SUCCEED, "attempt 1 succeeded at "),
+        (End.BURY, "attempt 1 of 5 was the last at "),
+    ):
+        job = await world.run(session)
+        await world.end(session, job, end)
+        assert (await told(world, job.id)).why.startswith(why)
+    id = await world.submit()
+    await world.cancel(id)
+    assert (await told(world, id)).why.endswith(", before it had started")
