@@ -15,6 +15,7 @@ from foliot.ids import (
     partition_of,
     slot_of,
     slot_of_key,
+    workflow_id,
 )
 from foliot.testing.clock import ManualClock
 
@@ -58,3 +59,10 @@ def test_equal_names_have_one_home_on_every_machine() -> None:
     assert slot_of_key("default", "mail", "1") != slot_of_key("default", "mail", "2")
     assert slot_of_key("a", "bc") != slot_of_key("ab", "c")
     assert slot_of_key("default", "echo", "key") == 4005, "a stored job would not be found again"
+
+
+def test_the_beginning_of_the_id_of_a_keyed_workflow_tells_it_from_others() -> None:
+    made = [workflow_id("default", "etl", f"day {day}") for day in range(100)]
+    assert len({id[:8] for id in made}) == len(made)
+    assert all(is_job_id(id) and milliseconds_of(id) < 1_104_537_600_000 for id in made)  # 2005
+    assert made[0] == workflow_id("default", "etl", "day 0")

@@ -29,9 +29,10 @@ from foliot.model.workflow import (
     WorkflowState,
 )
 from foliot.store.port import Store
-from foliot.workflow_commands import add_steps, carry_on, get_workflow, result_of, submit_workflow
+from foliot.workflow_commands import add_steps, carry_on, get_workflow, submit_workflow
 from foliot.workflow_draft import build, from_json
 from foliot.workflow_map import MapPayload, make_elements
+from foliot.workflow_results import result_of
 
 T = TypeVar("T")
 

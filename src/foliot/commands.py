@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from foliot.author import Author
 from foliot.bulk import refusals, wake_cancelled, wake_retried
 from foliot.checks import check_whole
+from foliot.config import LimitSettings
 from foliot.errors import (
     FoliotError,
     InvalidValue,
@@ -29,6 +30,7 @@ from foliot.model.job import Job, JobState, NewJob
 from foliot.model.key import idempotency_key_of
 from foliot.model.note import LogLine
 from foliot.model.session import Session
+from foliot.model.workflow import Rule
 from foliot.options import (
     NO_CHOICES,
     Changes,
@@ -44,6 +46,9 @@ from foliot.schema import check_fit, read_payload, stored_definition
 from foliot.search import LONGEST_PAGE
 from foliot.store.guest import GuestStore
 from foliot.store.port import Store, Wake
+from foliot.workflow_commands import follow
+
+_LIMITS: Final = LimitSettings()
 
 
 async def submit(
@@ -98,11 +103,15 @@ async def submit_kind(
     *,
     ids: Ids,
     options: Options | None = None,
-    largest: int = 256 << 10,
+    limits: LimitSettings = _LIMITS,
 ) -> JobId:
     """Submit without the code of the job. Returns the id that stands for it."""
-    job = await prepare_kind(store, kind, payload, ids=ids, options=options, largest=largest)
-    return (await submit(store, [job]))[0]
+    job = await prepare_kind(store, kind, payload, ids=ids, options=options, largest=limits.payload)
+    choices = check_options(NO_CHOICES, options or {})
+    if choices.after is None:
+        return (await submit(store, [job]))[0]
+    rule = choices.rule or Rule.ALL_SUCCEEDED
+    return await follow(store, job, choices.after, rule=rule, ids=ids, limits=limits)
 
 
 async def prepare_kind(

@@ -106,8 +106,8 @@ def workflow_id(namespace: str, name: str, key: str) -> JobId:
     told = f"workflow\0{namespace}\0{name}\0{key}"
     digits = blake2b(told.encode(), digest_size=16).hexdigest()
     slot = slot_of_key("workflow", namespace, name, key)
-    # Its time says nothing; it lies in the past, so that it is in nobody's way.
-    return JobId(f"00000000-{digits[8:12]}-7{slot:03x}-8{digits[17:20]}-{digits[20:]}")
+    # Its time says nothing; it lies before 2005, so that it is in nobody's way.
+    return JobId(f"00{digits[:6]}-{digits[8:12]}-7{slot:03x}-8{digits[17:20]}-{digits[20:]}")
 
 
 def inner_id(job: str) -> JobId:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -15,7 +15,6 @@ from foliot.errors import (
     NotRunning,
     StoreUnavailable,
     UnknownWorkflow,
-    WorkflowFailed,
 )
 from foliot.ids import Ids, JobId, SessionId, is_job_id, partition_of, slot_of
 from foliot.model.job import JobState, NewJob
@@ -37,16 +36,18 @@ from foliot.store.port import Store, Wake
 from foliot.workflow_draft import build, draft_of
 
 _ROUNDS: Final = 1_000  # of carrying on; what is left then is for the schedulers' duty
-_MOST_ERRORS: Final = 100
+_MOST_NAMED: Final = 10
+_LONGEST_TOLD: Final = 500  # characters of a signal's payload that the audit log keeps
 _SENT: Final = 3  # times that a graph is sent whose reply was lost: its ids make that safe
 _EXAMPLE: Final = "0192d5f0-5b7c-7a3b-8000-5c1f2e3d4c5b"
 
 
-async def submit_workflow(store: Store, workflow: NewWorkflow) -> JobId:
-    """The whole graph or nothing. Of a key that is known with the same graph, the run that there is stands."""
+async def submit_workflow(store: Store, workflow: NewWorkflow) -> bool:
+    """The whole graph or nothing. Of a key that is known with the same graph, the run that there is stands: False."""
     _check_homes(store, workflow.steps)
     partition = partition_of(workflow.id, store.partitions)
-    if not await _send(store, partition, workflow):
+    is_new = await _send(store, partition, workflow)
+    if not is_new:
         known = await store.workflows.get(workflow.id)
         if known is not None and known.fingerprint != workflow.fingerprint:
             raise InvalidValue(
@@ -55,7 +56,7 @@ async def submit_workflow(store: Store, workflow: NewWorkflow) -> JobId:
                 hint="give another key, or the same steps",
             )
     store.wake(news_of(partition, [step for step in workflow.steps if not step.parents]))
-    return workflow.id
+    return is_new
 
 
 async def get_workflow(store: Store, id: str) -> Workflow:
@@ -132,11 +133,12 @@ async def resume_workflow(store: Store, id: str, *, by: Author | None = None) ->
 async def retry_workflow(
     store: Store, id: str, *, by: Author | None = None, only: Sequence[str] = ()
 ) -> list[JobId]:
-    """The steps that failed run again, or of them those with these names; skipped ones are decided anew. What succeeded
-    is not run again. Returns the steps that live again; none: nothing had failed."""
+    """The steps that failed run again, or those with these names; skipped ones are decided anew. What succeeded is not
+    run again unless it is named: then with all that came after it. Returns the steps that live again; none: nothing had
+    failed."""
     known, partition = _home(store, id)
     steps = await workflow_steps(store, id)
-    chosen = _failed_ones(steps, only)
+    chosen = _ended_ones(steps, only)
     record = None if by is None else by.each("retry", **({"only": list(only)} if only else {}))
     alive, advance = await store.workflows.retry(partition, known, only=chosen, record=record)
     again = [step for step in steps if step.job in set(alive)]
@@ -152,10 +154,11 @@ async def rerun_workflow(
     """The same graph once more, as it was first submitted, under a new id and without a key."""
     old = await get_workflow(store, id)
     draft = draft_of(old, await workflow_steps(store, id))
-    made = await submit_workflow(store, build(draft, ids, limits=limits))
+    made = build(draft, ids, limits=limits)
+    await submit_workflow(store, made)
     if by is not None:
-        await store.audit.write([by.deed("rerun", old.id, workflow=made)])
-    return made
+        await store.audit.write([by.deed("rerun", old.id, workflow=made.id)])
+    return made.id
 
 
 async def signal_workflow(
@@ -164,15 +167,21 @@ async def signal_workflow(
     name: str,
     payload: Any = None,
     *,
+    early: bool = False,
     by: Author | None = None,
     largest: int = 256 << 10,
 ) -> None:
-    """Ends the steps that wait for it; kept for one that will. Raises NotRunning if the workflow has ended."""
+    """Ends the steps that wait for it; kept for one that will, be it one that is added later, if it is `early`. Raises
+    NotRunning if the workflow has ended."""
     check_name("signal", name, example='"approval"')
     known, partition = _home(store, id)
     encoded = _encode_signal(name, payload, largest)
-    record = None if by is None else by.each("signal", signal=name)
-    advance = await store.workflows.signal(partition, known, name, encoded, record=record)
+    told = encoded.decode()
+    told = told if len(told) <= _LONGEST_TOLD else f"{told[:_LONGEST_TOLD]}…"
+    record = None if by is None else by.each("signal", signal=name, payload=told)
+    advance = await store.workflows.signal(
+        partition, known, name, encoded, early=early, record=record
+    )
     if advance is None:
         raise await _not_running(store, known)
     store.wake(Wake(changed=True))
@@ -227,62 +236,6 @@ async def follow(
     store.wake(news_of(partition, [step]))
     await carry_on(store, partition, advance)
     return child.id
-
-
-async def result_of(store: Store, id: str) -> dict[str, Any]:
-    """What its last steps returned, by their names; of one that runs, as far as they have. Raises WorkflowFailed if it
-    failed or was cancelled."""
-    workflow = await get_workflow(store, id)
-    steps = await workflow_steps(store, id)
-    if workflow.state in (WorkflowState.FAILED, WorkflowState.CANCELLED):
-        raise await _failure(store, workflow, steps)
-    return leaf_results(steps)
-
-
-def leaf_results(steps: Sequence[Step]) -> dict[str, Any]:
-    """Of the steps that nothing follows and that succeeded; of a map, the list of its elements' results."""
-    elements: dict[JobId, list[Step]] = {}
-    for step in steps:
-        if step.mapped is not None:
-            elements.setdefault(step.mapped, []).append(step)
-    known = {step.job: step for step in steps}
-    followed = _followed(known)
-    found: dict[str, Any] = {}
-    for step in steps:
-        parts = elements.get(step.job, [])
-        if step.mapped in known or followed.intersection([step.job, *(one.job for one in parts)]):
-            continue
-        if parts:
-            found[step.name] = [_result(one) for one in parts]
-        elif step.state is JobState.SUCCEEDED:
-            found[step.name] = _result(step)
-    return found
-
-
-def _followed(steps: Mapping[JobId, Step]) -> set[JobId]:
-    """Those that something follows that was not skipped, be it behind others that were: a step that is there for
-    failures follows nothing if there were none."""
-    found: set[JobId] = set()
-    ahead = [step for step in steps.values() if step.state is not JobState.SKIPPED]
-    while ahead:
-        step = ahead.pop()
-        above = {id for id in step.parents if id != step.mapped} - found
-        found |= above
-        skipped = (steps[id] for id in above if id in steps)
-        ahead += [one for one in skipped if one.state is JobState.SKIPPED]
-    return found
-
-
-async def errors_of(
-    store: Store, steps: Sequence[Step], *, most: int = _MOST_ERRORS
-) -> dict[JobId, str]:
-    """What the first of the dead among these died of; each is a statement of its own, so the others can be asked."""
-    found: dict[JobId, str] = {}
-    for step in [step for step in steps if step.state is JobState.DEAD][:most]:
-        attempts = await store.jobs.attempts(step.job)
-        if attempts and attempts[-1].error:
-            found[step.job] = attempts[-1].error
-    return found
 
 
 async def carry_on(store: Store, partition: int, advance: Advance) -> None:
@@ -349,17 +302,31 @@ async def _not_running(store: Store, id: JobId) -> NotRunning:
     return NotRunning(id, "being cancelled" if not found.state.final else found.state)
 
 
-def _failed_ones(steps: Sequence[Step], names: Sequence[str]) -> list[JobId]:
+def _ended_ones(steps: Sequence[Step], names: Sequence[str]) -> list[JobId]:
     by_name = {step.name: step for step in steps}
     chosen = []
     for name in names:
         step = by_name.get(name)
         if step is None:
-            raise InvalidValue("step", name, "is no step", hint=did_you_mean(name, by_name))
-        if step.state not in FAILED:
-            raise InvalidValue("step", name, f"has not failed: it is {step.state}")
+            raise unknown_step(name, by_name)
+        if step.state is JobState.SKIPPED:
+            hint = "it is decided anew when one that it comes after is retried"
+            raise InvalidValue("step", name, "was skipped: it has not failed", hint=hint)
+        if step.state not in (*FAILED, JobState.SUCCEEDED):
+            raise InvalidValue("step", name, f"has not ended: it is {step.state}")
         chosen.append(step.job)
     return chosen
+
+
+def unknown_step(name: object, known: Iterable[str]) -> InvalidValue:
+    names = list(known)
+    more = "" if len(names) <= _MOST_NAMED else f" and {len(names) - _MOST_NAMED:,} more"
+    return InvalidValue(
+        "step",
+        name,
+        f"is no step of this workflow, which has {', '.join(names[:_MOST_NAMED])}{more}",
+        hint=did_you_mean(str(name), names),
+    )
 
 
 def _encode_signal(name: str, payload: Any, largest: int) -> bytes:
@@ -373,24 +340,3 @@ def _encode_signal(name: str, payload: Any, largest: int) -> bytes:
         problem = f"has {len(encoded)} bytes, more than limits.payload, {largest}"
         raise InvalidValue(f"payload of {name}", problem=problem)
     return encoded
-
-
-async def _failure(store: Store, workflow: Workflow, steps: Sequence[Step]) -> WorkflowFailed:
-    failed = [step for step in steps if step.state in FAILED]
-    error = None
-    if failed:
-        first = min(failed, key=lambda step: (step.finished_at is None, step.finished_at, step.job))
-        attempts = await store.jobs.attempts(first.job)
-        why = attempts[-1].error if attempts else first.reason
-        error = f"step {first.name} is {first.state}" + (f": {why}" if why else "")
-    return WorkflowFailed(
-        workflow.id,
-        workflow.state,
-        error=error,
-        reason=workflow.reason,
-        steps=tuple(step.name for step in failed),
-    )
-
-
-def _result(step: Step) -> Any:
-    return None if step.result is None else msgspec.json.decode(step.result)

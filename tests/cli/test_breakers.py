@@ -62,3 +62,7 @@ def test_doctor_names_those_that_are_not_closed(shell: Shell) -> None:
     shell("breakers", "open", "stripe", "--new", "--note", "they move")
     [line] = [line for line in shell("doctor").out.splitlines() if "stripe" in line]
     assert "stripe is open, 0 wait: they move" in line
+    assert "it stays so until somebody closes it: foliot breakers close stripe" in line
+    shell("breakers", "open", "stripe", "--for", "10m")
+    [line] = [line for line in shell("doctor").out.splitlines() if "stripe" in line]
+    assert "it stays so until calls succeed: foliot breakers close stripe" in line

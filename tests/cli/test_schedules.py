@@ -61,6 +61,32 @@ def test_a_schedule_says_why_it_fires_or_does_not(shell: Shell) -> None:
     assert shell("schedules", "explain", "stndup").code == 1
 
 
+def test_a_schedule_of_a_workflow_shows_its_steps(shell: Shell) -> None:
+    with Foliot(shell.url) as app:
+
+        @app.job
+        def double(number: int) -> int:
+            return 2 * number
+
+        inner = app.workflow("inner")
+        inner.add(double.prepare(1))
+        flow = app.workflow("nightly")
+        first = flow.add(double.prepare(2), name="first")
+        flow.map(double, over=[1, 2], name="each")
+        asked = flow.wait_for("ok", name="asked", after=[flow.sleep(60, after=[first])])
+        flow.add(inner, after=[asked], rule="all_done")
+        app.schedule("nightly", flow, "every day at 2am")
+    out = shell("schedules", "show", "nightly").out
+    assert [line[15:].strip() for line in out.splitlines() if line.startswith("step:")] == [
+        'first: double {"number":2}',
+        "each: double {}, for each of [1,2]",
+        "sleep: sleeps 1m, after first",
+        "asked: waits for the signal ok, after sleep",
+        "inner: workflow of double, after asked, if all_done",
+    ]
+    assert "lane" not in out and "payload" not in out
+
+
 def test_a_schedule_is_created_listed_and_shown(shell: Shell) -> None:
     answer = shell(*STANDUP, "to=ada@example.org", "copies=2", *BERLIN, "--tags", "team,daily")
     assert answer.code == 0, answer.err

@@ -125,6 +125,22 @@ def test_the_kinds_own_queue_and_defaults_hold_unless_said_otherwise(known: Shel
     assert job(known, known("submit", "send", "to=ada").out).queue == "mail"
 
 
+def test_a_job_comes_after_others_and_shares_a_limit(known: Shell) -> None:
+    first, second = (known("submit", "send", "to=ada").out.strip() for _ in range(2))
+    after = ("--after", first, "--after", second[-12:])
+    id = known("submit", "send", "to=bob", *after, "--rule", "all_done", "--limit-key", "bob").out
+    made = job(known, id)
+    assert (made.state, made.extras.limit_key) == (JobState.WAITING, "bob")
+    explained = known("jobs", "explain", id.strip()).out
+    assert explained.startswith("waiting: 0 of its 2 parents have ended"), explained
+    nobody = "01a1ecf4-0000-7000-8000-000000000000"
+    for wrong, said in ((nobody, nobody), ("x", "'x' is not")):
+        answer = known("submit", "send", "to=bob", "--after", wrong)
+        assert answer.code != 0 and said in answer.err
+    refused = known("submit", "send", "to=bob", "--rule", "all_done")
+    assert (refused.code, refused.out) == (2, "") and "rule" in refused.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [

@@ -295,8 +295,18 @@ def test_a_signal_goes_to_the_step_that_waits_for_it(shell: Shell, lab: Lab) -> 
     told = shell("workflows", "show", id, "--json").json
     assert [one["result"] for one in told["steps"]] == [21, 42]
     assert [(one["action"], one["actor"]) for one in told["audit"]] == [("signal", "ada")]
+    assert told["audit"][0]["detail"] == {"signal": "approval", "payload": "21"}
     assert shell("workflows", "show", id).out.count("\nsignal by ada at 20") == 1
     refused(shell("workflows", "signal", id, "approval"), f"workflow {id} is succeeded", 1)
+
+
+def test_an_approval_that_was_wrong_is_asked_for_again(shell: Shell, lab: Lab) -> None:
+    id = lab.approval()
+    shell("workflows", "signal", id, "approval", "--payload", '"many"')
+    lab.ended(id)
+    assert shell("workflows", "retry", id, "--step", "asked").out == "retried: 2\n"
+    shell("workflows", "signal", id, "approval", "--payload", "21")
+    assert lab.app.get_workflow(lab.ended(id)).result() == {"double": 42}
 
 
 @pytest.mark.parametrize("source", ["file", "stdin"])
@@ -310,6 +320,12 @@ def test_the_payload_of_a_signal_may_come_from_elsewhere(
     sent = shell("workflows", "signal", id, "approval", "--payload", payload, "--json")
     assert sent.json == {"signal": "approval"}
     assert lab.app.get_workflow(lab.ended(id)).result() == {"double": 42}
+
+
+def test_a_signal_that_no_step_waits_for_is_refused(shell: Shell, lab: Lab) -> None:
+    id = lab.approval()
+    refused(shell("workflows", "signal", id, "aproval"), "did you mean approval?", 2)
+    assert shell("workflows", "signal", id, "later", "--early").out == "sent later\n"
 
 
 def test_a_paused_workflow_says_so_and_goes_on_when_it_is_resumed(shell: Shell, lab: Lab) -> None:
@@ -358,7 +374,7 @@ def test_cancelling_tells_what_runs_and_what_had_ended(shell: Shell, lab: Lab) -
 
 def test_what_failed_is_retried_by_name_or_all(shell: Shell, lab: Lab) -> None:
     id = lab.ended(lab.failing())
-    refused(shell("workflows", "retry", id, "--step", "first"), "has not failed: it is succ", 2)
+    refused(shell("workflows", "retry", id, "--step", "last"), "was skipped: it has not failed", 2)
     refused(shell("workflows", "retry", id, "--step", "sometime"), "did you mean sometimes?", 2)
     lab.good.set()
     answer = shell("workflows", "retry", id, "--step", "sometimes", "--by", "ada")
@@ -387,6 +403,11 @@ def test_a_file_is_submitted(shell: Shell, lab: Lab, etl: Path, feed: Any) -> No
         for _ in range(2)
     ]
     assert keyed[0] == keyed[1] != id
+    again = shell("workflows", "submit", str(etl), "--key", "monday")
+    assert (again.out, again.err) == (f"{keyed[0]}\n", "there already, by its key\n")
+    waited = shell("workflows", "submit", str(etl), "--key", "monday", "--wait")
+    assert waited.err.startswith(f"there already, by its key: {keyed[0]}\n")
+    assert "submitted" not in waited.err
     feed(etl.read_text().replace("to = 4", "to = 5"))
     other = shell("workflows", "submit", "-", "--key", "monday")
     refused(other, "belongs to a run of etl with another graph", 2)
@@ -469,6 +490,13 @@ def test_a_graph_is_written_as_mermaid_or_svg(shell: Shell, lab: Lab, tmp_path: 
     assert (answer.code, answer.out) == (0, "") and file.read_text() == svg
     told = shell("workflows", "graph", id, "--output", str(file), "--json").json
     assert told == {"format": "svg", "file": str(file)}
+    page = tmp_path / "fan.md"
+    shell("workflows", "graph", id, "--output", str(page))
+    assert page.read_text() == f"```mermaid\n{mermaid}```\n"
+    picture = tmp_path / "fan.png"
+    said = f"output: '{picture}' is no .svg, .mmd or .md, which can be written"
+    refused(shell("workflows", "graph", id, "--output", str(picture)), said, 2)
+    assert not picture.exists()
     away = str(tmp_path / "nowhere" / "fan.svg")
     refused(shell("workflows", "graph", id, "--output", away), "cannot be written", 2)
 

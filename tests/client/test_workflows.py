@@ -273,6 +273,29 @@ def test_a_signal_ends_the_step_that_waits_for_it(
         flow.signal("approval")
 
 
+def test_a_signal_that_no_step_waits_for_is_refused_unless_it_is_early(
+    app: Foliot, add: Any, start_worker: Start
+) -> None:
+    with app.workflow("approved") as flow:
+        flow.add(add.prepare(1), after=[flow.wait_for("approval")])
+    with pytest.raises(
+        InvalidValue, match=r"signal: 'aproval' is none .*, only for approval"
+    ) as refused:
+        flow.signal("aproval")
+    assert refused.value.hint is not None and "did you mean approval?" in refused.value.hint
+    flow.signal("later", 1, early=True)  # for a step that is added while it runs
+    flow.signal("approval")
+    start_worker()
+    assert flow.result(timeout=20) == {"add": 2}
+
+
+def test_a_signal_to_a_workflow_that_waits_for_none_is_refused(app: Foliot, add: Any) -> None:
+    with app.workflow("plain") as flow:
+        flow.add(add.prepare(1))
+    with pytest.raises(InvalidValue, match="waits for, for none"):
+        flow.signal("go")
+
+
 def test_a_signal_that_does_not_come_in_time_is_a_failure(
     app: Foliot, tell: Any, start_worker: Start
 ) -> None:
@@ -493,8 +516,8 @@ def test_the_failed_steps_are_retried_and_nothing_else(
     with pytest.raises(WorkflowFailed, match="step b is dead"):
         flow.result(timeout=20)
     assert flow["c"].status() is JobState.SKIPPED
-    with pytest.raises(InvalidValue, match="has not failed"):
-        flow.retry(["a"])
+    with pytest.raises(InvalidValue, match="was skipped: it has not failed"):
+        flow.retry(["c"])
     with pytest.raises(InvalidValue, match="did you mean"):
         flow.retry(["bb"])
     assert flow.retry() == [flow["b"].id, flow["c"].id]

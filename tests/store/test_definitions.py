@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from foliot import Exponential, Fixed, commands
+from foliot.config import LimitSettings
 from foliot.errors import InvalidValue, UnknownKind
 from foliot.model.definition import Defaults
 from foliot.options import Options
@@ -149,7 +150,7 @@ async def test_a_payload_that_is_too_large_is_refused(world: World) -> None:
     await commands.announce(world.store, [define(send)])
     with pytest.raises(InvalidValue, match=r"more than limits\.payload, 100"):
         await commands.submit_kind(
-            world.store, "send", {"to": "x" * 100}, ids=world.ids, largest=100
+            world.store, "send", {"to": "x" * 100}, ids=world.ids, limits=LimitSettings(payload=100)
         )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from foliot.errors import NotRunning
+from foliot.errors import InvalidValue, NotRunning
 from foliot.model.job import End, JobState, More
 from foliot.model.lane import lane_of
-from foliot.model.workflow import SIGNAL_KIND, Rule, WorkflowState
+from foliot.model.workflow import MAP_KIND, SIGNAL_KIND, WORKFLOW_KIND, Rule, WorkflowState
 from support.flows import Drawing, draw, ready
 from support.stores import World
 
@@ -411,3 +411,100 @@ async def test_an_inner_workflow_that_is_tried_again_does_not_need_its_job(world
     await flow.claim(queues=["inner"])
     await flow.end("i")
     assert (await flow.get()).state is WorkflowState.SUCCEEDED
+
+
+async def test_a_step_that_succeeded_is_run_anew_when_it_is_named_with_what_came_after_it(
+    world: World,
+) -> None:
+    """An approval with a payload that its reader could not read."""
+    flow = await draw(world)
+    await flow.submit(
+        flow.step("a"),
+        flow.step("ok", "a", signal="go", kind=SIGNAL_KIND),
+        flow.step("read", "ok"),
+        flow.step("beside", "a"),
+        flow.step("end", "read", "beside"),
+        flow.step("on_error", "read", rule=Rule.ANY_FAILED),
+    )
+    await flow.run("a")
+    await flow.store.signal(world.partition, flow.id, "go", b'"wrong"')
+    await flow.claim()
+    await flow.end("beside")
+    await flow.end("read", End.BURY)
+    await flow.settle()
+    await flow.run("on_error")
+    ids, _ = await flow.store.retry(world.partition, flow.id, only=[flow.ids["ok"]])
+    assert ids == [flow.ids[name] for name in ("ok", "read", "end", "on_error")]
+    assert await flow.states() == {
+        "a": "succeeded",
+        "ok": "held",
+        "read": "waiting",
+        "beside": "succeeded",
+        "end": "waiting",
+        "on_error": "waiting",
+    }
+    seen = await flow.get()
+    assert (seen.state, seen.remaining, seen.failed) == (WorkflowState.RUNNING, 4, 0)
+    await flow.store.signal(world.partition, flow.id, "go", b'"right"')
+    assert await flow.claim() == {"read"}
+    job = flow.claimed["read"]
+    assert (await flow.store.parents(world.partition, [job]))[job.id][0].result == "right"
+    await flow.end("read")
+    await flow.run("end")
+    seen = await flow.get()
+    assert (seen.state, seen.remaining, seen.failed) == (WorkflowState.SUCCEEDED, 0, 0)
+    assert (await flow.states())["on_error"] == "skipped"
+
+
+async def test_what_waits_counts_the_end_of_a_step_that_is_run_anew_once(world: World) -> None:
+    flow = await draw(world)
+    await flow.submit(
+        flow.step("a"), flow.step("b"), flow.step("join", "a", "b"), flow.step("c", "join")
+    )
+    await flow.claim()
+    await flow.end("a")
+    ids, _ = await flow.store.retry(world.partition, flow.id, only=[flow.ids["a"]])
+    assert ids == [flow.ids["a"]]
+    await flow.end("b")
+    assert (await flow.states())["join"] == "waiting"
+    for name in ("a", "join", "c"):
+        await flow.run(name)
+    seen = await flow.get()
+    assert (seen.state, seen.remaining) == (WorkflowState.SUCCEEDED, 0)
+
+
+async def test_a_step_is_not_run_anew_under_what_runs_nor_what_made_others(world: World) -> None:
+    flow = await draw(world)
+    await flow.submit(
+        flow.step("a"),
+        flow.step("each", "a", kind=MAP_KIND),
+        flow.step("b", "each"),
+        flow.step("inner", kind=WORKFLOW_KIND),
+    )
+
+    async def refused(name: str, said: str) -> None:
+        with pytest.raises(InvalidValue, match=said):
+            await flow.store.retry(world.partition, flow.id, only=[flow.ids[name]])
+
+    await flow.claim()
+    await flow.end("a")
+    await flow.end("inner")
+    await refused("inner", "'inner' cannot be run anew: it stands for a workflow")
+    assert await flow.claim() == {"each"}
+    await refused("a", "'each' cannot be run anew: it has begun, and not ended")
+    element = flow.step("each[0]", "each", into=None, added_by="each", mapped="each")
+    await flow.store.add(world.partition, flow.id, [element])
+    await flow.end("each")
+    await flow.run("each[0]")
+    await flow.run("b")
+    await refused("a", "cannot be run anew: it (has made|was made)")
+    await refused("each[0]", "was made while the workflow ran")
+    assert (await flow.store.retry(world.partition, flow.id, only=[flow.ids["b"]]))[0]
+
+
+async def test_the_signals_of_a_workflow_are_those_of_its_steps(world: World) -> None:
+    flow = await draw(world)
+    await flow.submit(flow.step("a"), flow.step("ok", "a", signal="go", kind=SIGNAL_KIND))
+    with pytest.raises(InvalidValue, match=r"signal: 'og' is none .*, only for go"):
+        await flow.store.signal(world.partition, flow.id, "og", b"1", early=False)
+    assert await flow.store.signal(world.partition, flow.id, "go", b"1", early=False) is not None

@@ -156,7 +156,9 @@ def _breakers(facts: Facts) -> Iterator[Finding]:
             why = f": {one.note or one.reason}" if one.note or one.reason else ""
             state = one.state.replace("_", " ")
             value = f"{one.name} is {state}, {_count(found.waiting)} wait{why}"
-            advice = f"it closes by itself when calls succeed; foliot breakers close {one.name}"
+            by_hand = one.state is State.OPEN and one.until is None
+            ends = "until somebody closes it" if by_hand else "until calls succeed"
+            advice = f"it stays so {ends}: foliot breakers close {one.name}"
             yield Finding("look", "breaker", value, advice)
 
 

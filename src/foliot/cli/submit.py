@@ -12,6 +12,7 @@ from foliot.cli.arguments import read_arguments, type_fields
 from foliot.cli.ask import ask
 from foliot.cli.options import DEFAULT_OPTIONS, OptionalWhole, Options
 from foliot.cli.output import print_json
+from foliot.cli.selection import resolve
 from foliot.cli.waiting import Wait
 from foliot.errors import InvalidValue
 from foliot.ids import Ids, JobId
@@ -41,6 +42,9 @@ def submit(
     namespace: str | None = None,
     ordering_key: str | None = None,
     fair_key: str | None = None,
+    limit_key: str | None = None,
+    after: Annotated[tuple[str, ...], Parameter(negative="")] = (),
+    rule: str | None = None,
     wait: Switch = False,
     options: Options = DEFAULT_OPTIONS,
 ) -> int:
@@ -82,6 +86,12 @@ def submit(
         Jobs that share one run one after the other.
     fair_key
         Whose turn it takes in a queue that is served round robin.
+    limit_key
+        Jobs that share one share a limit.
+    after
+        A job that it waits for, by its id or the beginning or end of that; may be given several times.
+    rule
+        Which of their ends let it run: all_succeeded, all_done, any_succeeded, any_failed or none_failed.
     wait
         Wait for its end, show its progress and print its result.
     """
@@ -100,15 +110,24 @@ def submit(
         "namespace": namespace,
         "ordering_key": ordering_key,
         "fair_key": fair_key,
+        "limit_key": limit_key,
+        "rule": rule,
     }
     chosen: JobOptions = {name: value for name, value in given.items() if value is not None}  # type: ignore[assignment]  # the names are those of the keys
-    largest = options.load().settings.limits.payload
+    if rule is not None and not after:
+        raise InvalidValue(
+            "rule", rule, "needs --after", example="--after 01a1ecf4 --rule all_done"
+        )
+    limits = options.load().settings.limits
+    largest = limits.payload
     arguments = read_arguments(payload, fields, largest)
 
     async def run(store: Store) -> int:
         typed = await type_fields(store, kind, fields) if fields else arguments
+        if after:
+            chosen["after"] = [await resolve(store, one) for one in after]
         id = await commands.submit_kind(
-            store, kind, typed, ids=Ids(), options=chosen, largest=largest
+            store, kind, typed, ids=Ids(), options=chosen, limits=limits
         )
         if wait:
             return await Wait(store, id, json=options.json).run()

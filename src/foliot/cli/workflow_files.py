@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from cyclopts import Parameter
 
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 Switch = Annotated[bool, Parameter(negative="")]
 _File = Annotated[str, Parameter(allow_leading_hyphen=True)]
 _SUFFIXES = (".toml", ".json")
+_WRITTEN: Final[dict[str, Literal["mermaid", "svg"]]] = {
+    ".svg": "svg",
+    ".mmd": "mermaid",
+    ".md": "mermaid",
+}
 _LARGEST = 64 << 20
 
 
@@ -64,15 +69,17 @@ def submit(
         made = build(draft, Ids(), limits=limits)
         for warning in check(draft):
             print(f"warning: {warning}", file=sys.stderr)
-        id = await workflow_commands.submit_workflow(store, made)
+        is_new = await workflow_commands.submit_workflow(store, made)
         if wait:
             from foliot.cli.workflow_watch import wait_for_end
 
-            return await wait_for_end(store, id, json=options.json)
+            return await wait_for_end(store, made.id, is_new=is_new, json=options.json)
         if options.json:
-            print_json({"id": id})
-        else:
-            print(id)
+            print_json({"id": made.id})
+            return 0
+        print(made.id)
+        if not is_new:
+            print("there already, by its key", file=sys.stderr)
         return 0
 
     return ask(options, run)
@@ -92,19 +99,18 @@ def graph(
     target
         Its id, or the beginning or the end of it; or a file in TOML or JSON, - for stdin.
     format
-        As what: else mermaid, or svg for an --output that ends so.
+        As what: else as the name of the --output says, or mermaid.
     output
-        The file to write it to; else stdout.
+        The file to write it to, .svg, .mmd or .md; else stdout.
     """
     from foliot.clock import SystemClock
     from foliot.drawing import to_mermaid, to_svg
 
+    format = format or _format_for(output)
     if _is_file(target):
         workflow, steps = _not_submitted(target, options.load().settings.limits)
     else:
         workflow, steps = _submitted(target, options)
-    to_file = output is not None and output.suffix.lower() == ".svg"
-    format = format or ("svg" if to_file else "mermaid")
     now = SystemClock().now()
     draw = to_svg if format == "svg" else to_mermaid
     drawn = draw(workflow, steps, now=now)
@@ -113,9 +119,21 @@ def graph(
     elif output is None:
         print(drawn.rstrip("\n"))
     else:
-        _write(output, drawn)
+        is_page = format == "mermaid" and output.suffix.lower() == ".md"
+        _write(output, f"```mermaid\n{drawn}```\n" if is_page else drawn)
         if options.json:
             print_json({"format": format, "file": str(output)})
+
+
+def _format_for(output: Path | None) -> Literal["mermaid", "svg"]:
+    if output is None or not output.suffix:
+        return "mermaid"
+    found = _WRITTEN.get(output.suffix.lower())
+    if found is None:
+        problem = "is no .svg, .mmd or .md, which can be written"
+        hint = "pictures of other kinds can be made of an .svg"
+        raise InvalidValue("output", str(output), problem, hint=hint)
+    return found
 
 
 def _is_file(target: str) -> bool:

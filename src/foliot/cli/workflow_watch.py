@@ -25,6 +25,7 @@ from foliot.ids import JobId
 from foliot.model.job import JobState
 from foliot.model.workflow import FAILED, Step, Workflow, WorkflowState
 from foliot.store.port import Store
+from foliot.workflow_results import errors_of, result_of
 
 _FIRST_LOOK: Final = 0.05
 _LAST_LOOK: Final = 0.5
@@ -99,7 +100,7 @@ class Watch:
         self._errors = {job: error for job, error in self._errors.items() if job in dead}
         new = [step for step in steps if step.job in dead and step.job not in self._errors]
         left = _MOST_ERRORS - len(self._errors)
-        self._errors.update(await workflow_commands.errors_of(self._store, new, most=left))
+        self._errors.update(await errors_of(self._store, new, most=left))
 
     async def _rest(self, seconds: float) -> None:
         with suppress(TimeoutError):
@@ -152,11 +153,12 @@ class Watch:
             print(line.decode(), file=self._file, flush=True)
 
 
-async def wait_for_end(store: Store, id: JobId, *, json: bool) -> int:
+async def wait_for_end(store: Store, id: JobId, *, is_new: bool, json: bool) -> int:
     """Until a workflow that was submitted has ended. What is shown on the way goes to stderr, the result to stdout.
     0 if it succeeded, 1 if not, 130 if the wait was broken off."""
     if not json:
-        print(f"submitted {id}", file=sys.stderr, flush=True)
+        said = f"submitted {id}" if is_new else f"there already, by its key: {id}"
+        print(said, file=sys.stderr, flush=True)
     found = await Watch(store, id, stderr=True, quiet=json).run()
     if found is None:
         print(f"no longer waiting: the workflow goes on, {id}", file=sys.stderr)
@@ -164,7 +166,7 @@ async def wait_for_end(store: Store, id: JobId, *, json: bool) -> int:
     workflow, steps = found
     result, error = None, None
     try:
-        result = await workflow_commands.result_of(store, id)
+        result = await result_of(store, id)
     except WorkflowFailed as failure:
         error = failure.error
     if json:

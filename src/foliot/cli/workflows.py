@@ -86,6 +86,7 @@ def show(
     """
     from foliot import workflow_commands
     from foliot.cli.ask import ask
+    from foliot.workflow_results import errors_of
 
     async def read(
         store: Store,
@@ -99,7 +100,7 @@ def show(
                 return None
         workflow = await workflow_commands.get_workflow(store, known)
         steps = await workflow_commands.workflow_steps(store, known)
-        errors = await workflow_commands.errors_of(store, steps)
+        errors = await errors_of(store, steps)
         audit = await store.audit.list(target=known)
         return workflow, steps, errors, audit[::-1]
 
@@ -247,15 +248,15 @@ def retry(
     by: str | None = None,
     options: Options = DEFAULT_OPTIONS,
 ) -> int:
-    """Run the failed steps of a workflow again, and decide anew about skipped ones. What succeeded is not run again.
-    Exit code 1: nothing had failed.
+    """Run the failed steps of a workflow again, and decide anew about skipped ones. What succeeded is not run again
+    unless --step names it: then with all that came after it. Exit code 1: nothing had failed.
 
     Parameters
     ----------
     id
         Its id, or the beginning or the end of it.
     step
-        Only these of the failed steps, by their names.
+        Only these, by their names; also of those that succeeded.
     by
         Who asks for it, for the audit log (else user@host).
     """
@@ -297,6 +298,7 @@ def signal(
     name: str,
     *,
     payload: Annotated[str, Parameter(allow_leading_hyphen=True)] = "null",
+    early: Switch = False,
     by: str | None = None,
     options: Options = DEFAULT_OPTIONS,
 ) -> None:
@@ -311,6 +313,8 @@ def signal(
         The name of the signal.
     payload
         Any value in JSON; - reads it from stdin, @file from a file.
+    early
+        Also if no step waits for it so far: it is kept for one that is added later.
     by
         Who asks for it, for the audit log (else user@host).
     """
@@ -320,7 +324,9 @@ def signal(
     value = _read_json(payload, largest)
 
     async def send(store: Store, known: JobId, *, by: Author) -> None:
-        await workflow_commands.signal_workflow(store, known, name, value, by=by, largest=largest)
+        await workflow_commands.signal_workflow(
+            store, known, name, value, early=early, by=by, largest=largest
+        )
 
     _act(id, by, options, send)
     if options.json:

@@ -272,7 +272,8 @@ class Flow(WorkflowHandle):
         return not_submitted(self._build()) if self._id is None else await super()._drawn()
 
     async def _send(self, made: NewWorkflow) -> JobId:
-        return await workflow_commands.submit_workflow(await self._store(), made)
+        await workflow_commands.submit_workflow(await self._store(), made)
+        return made.id
 
     def _begin(self, made: NewWorkflow, id: JobId) -> None:
         self._id = id

@@ -15,8 +15,8 @@ from foliot.errors import FoliotError, InvalidValue, ResultTimeout, StoreUnavail
 from foliot.ids import JobId
 from foliot.model.workflow import Step, Workflow, WorkflowState
 from foliot.registry import Registry
-from foliot.shown import did_you_mean
 from foliot.store.port import Store
+from foliot.workflow_results import errors_of, result_of
 
 T = TypeVar("T")
 Format = Literal["mermaid", "svg", "text"]
@@ -119,8 +119,8 @@ class WorkflowHandle:
         await self._owner.portal.aact(self._resume(by))
 
     def retry(self, only: Sequence[str] = (), *, by: str | None = None) -> list[JobId]:
-        """Run again the steps that failed, or of them those with these names; what was skipped is decided anew. Returns
-        the jobs that live again."""
+        """Run again the steps that failed, or those with these names; what was skipped is decided anew. One that
+        succeeded is run anew only if it is named, with all that came after it. Returns the jobs that live again."""
         return self._owner.portal.act(self._retry(only, by))
 
     async def aretry(self, only: Sequence[str] = (), *, by: str | None = None) -> list[JobId]:
@@ -133,12 +133,13 @@ class WorkflowHandle:
     async def arerun(self, *, by: str | None = None) -> WorkflowHandle:
         return WorkflowHandle(await self._owner.portal.aact(self._rerun(by)), owner=self._owner)
 
-    def signal(self, name: str, payload: Any = None) -> None:
-        """Ends the steps that wait for it, with this result; one that will wait for it finds it."""
-        self._owner.portal.act(self._signal(name, payload))
+    def signal(self, name: str, payload: Any = None, *, early: bool = False) -> None:
+        """Ends the steps that wait for it, with this result; one that will wait for it finds it, with `early` also one
+        that is added later."""
+        self._owner.portal.act(self._signal(name, payload, early=early))
 
-    async def asignal(self, name: str, payload: Any = None) -> None:
-        await self._owner.portal.aact(self._signal(name, payload))
+    async def asignal(self, name: str, payload: Any = None, *, early: bool = False) -> None:
+        await self._owner.portal.aact(self._signal(name, payload, early=early))
 
     def graph(self, format: Format = "mermaid") -> str:
         """As it is now: as Mermaid, which Markdown shows as a picture, as "svg", or as "text" for a terminal."""
@@ -185,10 +186,12 @@ class WorkflowHandle:
             limits=portal.settings.limits,
         )
 
-    async def _signal(self, name: str, payload: Any) -> None:
+    async def _signal(self, name: str, payload: Any, *, early: bool) -> None:
         largest = self._owner.portal.settings.limits.payload
         store = await self._store()
-        await workflow_commands.signal_workflow(store, self.id, name, payload, largest=largest)
+        await workflow_commands.signal_workflow(
+            store, self.id, name, payload, early=early, largest=largest
+        )
 
     async def _drawn(self) -> tuple[Workflow, list[Step]]:
         """Read first, the workflow is never ahead of its steps."""
@@ -198,7 +201,7 @@ class WorkflowHandle:
         workflow, steps = await self._drawn()
         now = self._owner.portal.clock.now()
         if format == "text":
-            errors = await workflow_commands.errors_of(await self._store(), steps)
+            errors = await errors_of(await self._store(), steps)
             return draw_terminal(
                 workflow, steps, width=_WIDTH, colour=False, now=now, errors=errors
             )
@@ -213,7 +216,7 @@ class WorkflowHandle:
             try:
                 state = (await self._get()).state
                 if state.final:
-                    return await workflow_commands.result_of(await self._store(), self.id)
+                    return await result_of(await self._store(), self.id)
             except StoreUnavailable:
                 if timeout is None:
                     raise  # with a timeout there is time for it to come back
@@ -244,8 +247,7 @@ class WorkflowHandle:
     def _handle(self, name: str) -> Handle[Any]:
         known = self._known.get(name)
         if known is None:
-            hint = did_you_mean(str(name), self._known)
-            raise InvalidValue("step", name, "is no step of this workflow", hint=hint)
+            raise workflow_commands.unknown_step(name, self._known)
         id, kind = known
         portal, registry = self._owner.portal, self._owner.registry
         definition = registry.get(kind)

@@ -77,10 +77,20 @@ class Conversing:
         return [JobId(row[0]) for row in found if row[0] is not None], bool(found)
 
     async def signal(
-        self, partition: int, id: JobId, name: str, payload: bytes, *, record: Record | None = None
+        self,
+        partition: int,
+        id: JobId,
+        name: str,
+        payload: bytes,
+        *,
+        early: bool = True,
+        record: Record | None = None,
     ) -> Advance | None:
         return await self._converse(
-            partition, lambda talk: steering.signal(talk, id, name, payload), record, id
+            partition,
+            lambda talk: steering.signal(talk, id, name, payload, early=early),
+            record,
+            id,
         )
 
     async def cancel(

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from graphlib import TopologicalSorter
+from typing import Any
 
 import msgspec
 
-from foliot.errors import NotRunning
+from foliot.errors import InvalidValue, NotRunning
 from foliot.ids import JobId
 from foliot.model.job import JobState, More, NewJob
 from foliot.model.workflow import (
     FAILED,
     MAP_KIND,
+    WORKFLOW_KIND,
     Advance,
     Counts,
     Rule,
@@ -22,6 +24,7 @@ from foliot.model.workflow import (
     decide,
     is_spared,
 )
+from foliot.shown import did_you_mean
 from foliot.store.flowing import (
     Locked,
     Progress,
@@ -91,12 +94,17 @@ async def cancel(talk: Talk, id: JobId, reason: str) -> Advance | None:
     return progress.advance
 
 
-async def signal(talk: Talk, id: JobId, name: str, payload: bytes) -> Advance | None:
+async def signal(
+    talk: Talk, id: JobId, name: str, payload: bytes, *, early: bool
+) -> Advance | None:
     flow = (await lock(talk, [id])).get(id)
     if flow is None or not flow.running:
         return None
     waiting = [row[0] for row in await talk.ask("find_signalled", id=id, name=name)]
     if not waiting:
+        known = [] if early else [row[0] for row in await talk.ask("list_signals", id=id)]
+        if not early and name not in known:
+            raise _unknown_signal(name, known)
         await talk.ask("keep_signal", id=id, name=name, payload=payload)
         return Advance()
     progress = Progress()
@@ -105,6 +113,16 @@ async def signal(talk: Talk, id: JobId, name: str, payload: bytes) -> Advance | 
     await talk.ask("mark_steps", ids=to_json(waiting))
     await tell(talk, [id], progress)
     return progress.advance
+
+
+def _unknown_signal(name: str, known: Sequence[str]) -> InvalidValue:
+    others = f"only for {', '.join(known)}" if known else "for none"
+    return InvalidValue(
+        "signal",
+        name,
+        f"is none that a step of this workflow waits for, {others}",
+        hint=did_you_mean(name, known) or "for a step that is added later: --early, early=True",
+    )
 
 
 async def pause(talk: Talk, id: JobId, note: str | None, by: str) -> bool:
@@ -136,11 +154,12 @@ async def retry(talk: Talk, id: JobId, only: Sequence[JobId]) -> tuple[list[JobI
     graph = await _read(talk, id)
     if flow.state == "running":
         _check_ended(flow, graph)
-    failed = graph.failed & {*only} if only else graph.failed
-    if not failed:
+    chosen = graph.failed & {*only} | graph.find_anew(only) if only else graph.failed
+    if not chosen:
         return [], Advance()
-    failing = flow.policy == "fail_fast" and bool(graph.failed - failed)
-    again = graph.decide_anew(failed, failing=failing)
+    failing = flow.policy == "fail_fast" and bool(graph.failed - chosen)
+    failed = len(graph.failed & chosen)
+    again = graph.decide_anew(chosen, failing=failing)
     lives = {JobId(row[0]): (row[18], row[19] + 1) for row in graph.rows}
     graph.states.update(dict.fromkeys(again))  # their ends are still to be told
     rows, jobs, waiting = [], [], []
@@ -159,7 +178,7 @@ async def retry(talk: Talk, id: JobId, only: Sequence[JobId]) -> tuple[list[JobI
     await _live_again(talk, jobs, lives)
     await talk.ask("reset_steps", rows=to_json(rows))
     await talk.ask("count_steps", rows=to_json(graph.recount(again)))
-    await talk.ask("reopen_workflow", id=id, number=len(rows), failed=len(failed))
+    await talk.ask("reopen_workflow", id=id, number=len(rows), failed=failed)
     if ruled_out := [job for job, verdict in again.items() if verdict == "skip"]:
         await talk.ask("skip_steps", ids=to_json(ruled_out), reason="parents")
         await talk.ask("mark_steps", ids=to_json(ruled_out))
@@ -215,6 +234,21 @@ class _Graph(msgspec.Struct, frozen=True):
         running = (JobId(row[0]) for row in self.rows if row[4] == JobState.RUNNING)
         return any(not self._is_spared(job) for job in running)
 
+    def find_anew(self, named: Iterable[JobId]) -> set[JobId]:
+        """Those of these that succeeded, and all that has ended after them. Raises InvalidValue where that cannot be
+        done over: the same names stand for the steps that were made, and a workflow that succeeded has its result."""
+        rows = {JobId(row[0]): row for row in self.rows}
+        found = {job for job in named if self.states.get(job) is JobState.SUCCEEDED}
+        for job in TopologicalSorter(self.parents).static_order() if found else ():
+            if job in rows and found.intersection(self.parents[job]):
+                found.add(job)
+        for job in sorted(found):
+            row = rows[job]
+            if why := _why_not_anew(row, is_map=job in self.map_steps):
+                hint = "submit all of it again: foliot workflows rerun"
+                raise InvalidValue("step", row[2], f"cannot be run anew: it {why}", hint=hint)
+        return {job for job in found if self.states[job] not in (None, JobState.SKIPPED)}
+
     def decide_anew(self, failed: set[JobId], *, failing: bool) -> dict[JobId, Verdict]:
         """These, whatever else has failed; and of those that were skipped the ones that may run after all."""
         now = self.states | dict.fromkeys(failed)
@@ -252,6 +286,21 @@ class _Graph(msgspec.Struct, frozen=True):
             counts = self.count(job)
             found.append((job, counts.pending, counts.succeeded, counts.failed, False, False))
         return found
+
+
+def _why_not_anew(row: tuple[Any, ...], *, is_map: bool) -> str | None:
+    template, begun, ended = row[12], row[14], row[15]
+    if begun and ended is None:
+        return "has begun, and not ended"
+    if template == "{}":
+        return "had ended before it became a step"
+    if is_map:
+        return "has made its elements"
+    if row[8] is not None or row[9] is not None:
+        return "was made while the workflow ran"
+    if WORKFLOW_KIND in template and job_of(JobId(row[0]), template, b"").kind == WORKFLOW_KIND:
+        return "stands for a workflow that succeeded"
+    return None
 
 
 async def _read(talk: Talk, id: JobId) -> _Graph:

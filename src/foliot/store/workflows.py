@@ -60,9 +60,17 @@ class Workflows(Protocol):
         ...
 
     async def signal(
-        self, partition: int, id: JobId, name: str, payload: bytes, *, record: Record | None = None
+        self,
+        partition: int,
+        id: JobId,
+        name: str,
+        payload: bytes,
+        *,
+        early: bool = True,
+        record: Record | None = None,
     ) -> Advance | None:
-        """Ends the steps that wait for it; kept for one that will. None: there is no such workflow, or it has ended."""
+        """Ends the steps that wait for it; kept for one that will. None: there is no such workflow, or it has ended.
+        Raises InvalidValue if no step of it is there for this signal, unless it may be as early as that."""
         ...
 
     async def cancel(
@@ -90,9 +98,10 @@ class Workflows(Protocol):
         only: Sequence[JobId] = (),
         record: Record | None = None,
     ) -> tuple[list[JobId], Advance]:
-        """The steps that failed (or `only` these of them) run again, unless their parents rule them out, and those that
-        were skipped are decided anew. What succeeded is not run again. Returns the steps that were taken up again;
-        none: nothing had failed. Raises NotRunning while it is being cancelled."""
+        """The steps that failed (or `only` these) run again, unless their parents rule them out, and those that
+        were skipped are decided anew. What succeeded is not run again, unless it is one of `only`: then with all that
+        came after it. Returns the steps that were taken up again; none: nothing had failed. Raises NotRunning while it
+        is being cancelled, InvalidValue if what succeeded cannot be run anew."""
         ...
 
     async def get(self, id: JobId) -> Workflow | None: ...

@@ -18,6 +18,11 @@ ON CONFLICT (partition, workflow, name) DO UPDATE SET payload = excluded.payload
 SELECT s.job::text FROM foliot.steps s
 WHERE s.partition = :partition AND s.workflow = :id::uuid AND s.signal = :name AND s.begun AND s.state IS NULL;
 
+-- name: list_signals
+-- All that steps of this workflow are there for, also those that have ended.
+SELECT DISTINCT s.signal FROM foliot.steps s
+WHERE s.partition = :partition AND s.workflow = :id::uuid AND s.signal IS NOT NULL ORDER BY s.signal;
+
 -- name: end_signalled
 -- Rows of [job, payload]: what they waited for has come.
 WITH told AS MATERIALIZED (
