@@ -137,23 +137,30 @@ def kill_at_random(flows: Flows, *, rounds: int, workflows: int) -> None:
     workers = fleet.scale(2)
     expected: dict[JobId, dict[str, str]] = {}
     fans: list[str] = []
-    for _ in range(rounds):
-        before = fleet.started()
-        for number in range(workflows // rounds):
-            if number % 4 == 0:
-                fans.append(f"fan-{len(fans)}")
-                flows.submit(flows.graphs.fan, fans[-1])
-            elif number % 2:
-                flow, states = draw_any(flows.graphs, chance, "continue")
-                expected[flow.submit().id] = states
-            else:
-                draw_any(flows.graphs, chance, "fail_fast")[0].submit()
-        fleet.wait_for_starts(chance.randint(1, workflows // rounds), than=before)
-        victim = chance.randrange(len(workers))
-        workers[victim] = fleet.replace(workers[victim])
-    flows.checker.settle(60)
-    flows.checker.check()
-    assert flows.checker.tables.ask("SELECT 1 FROM @attempts WHERE outcome = 'worker_lost'")
+    lost = False
+    for _ in range(4):  # once, mostly: until one was killed while it ran something
+        for _ in range(rounds):
+            before = fleet.started()
+            for number in range(workflows // rounds):
+                if number % 4 == 0:
+                    fans.append(f"fan-{len(fans)}")
+                    flows.submit(flows.graphs.fan, fans[-1])
+                elif number % 2:
+                    flow, states = draw_any(flows.graphs, chance, "continue")
+                    expected[flow.submit().id] = states
+                else:
+                    draw_any(flows.graphs, chance, "fail_fast")[0].submit()
+            fleet.wait_for_starts(chance.randint(1, workflows // rounds), than=before)
+            victim = chance.randrange(len(workers))
+            workers[victim] = fleet.replace(workers[victim])
+        flows.checker.settle(60)
+        flows.checker.check()
+        lost = bool(
+            flows.checker.tables.ask("SELECT 1 FROM @attempts WHERE outcome = 'worker_lost'")
+        )
+        if lost:
+            break
+    assert lost
     for id, states in expected.items():
         assert {step.name: step.state for step in flows.checker.steps(id)} == states
     assert all(flows.result(one) == TOTAL for one in fans)
