@@ -176,12 +176,17 @@ async def test_the_end_of_an_id_is_enough_if_there_is_one_such(world: World, run
 
 async def test_a_job_is_explained(world: World, run: Run) -> None:
     id = await world.submit(queue="mail")
+    nobody = ["no worker is alive", "  until a worker starts: foliot worker module:app"]
+    assert run("jobs", "explain", id)[1].splitlines() == [f"ready: {nobody[0]}", nobody[1]]
+    run("queues", "pause", "mail")
     said = run("jobs", "explain", id)[1].splitlines()
-    assert said[0] == "ready: no worker is alive"
+    assert said[0].startswith("ready: the queue 'mail' was paused by ")
     assert said[1].startswith("  since 20")
-    assert said[2] == "  until a worker starts: foliot worker module:app"
-    [reason] = json.loads(run("jobs", "explain", id, "--json")[1])["reasons"]
+    assert said[2] == "  until foliot queues resume mail"
+    assert said[3:] == nobody
+    reason, _ = json.loads(run("jobs", "explain", id, "--json")[1])["reasons"]
     assert (reason["why"], reason["change"]) == (said[0][7:], said[2][8:])
+    assert reason["since"].startswith(said[1][8:18])
 
 
 async def test_the_log_of_a_job_is_shown_and_cannot_drive_the_terminal(

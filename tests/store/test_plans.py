@@ -79,8 +79,16 @@ RIDES = {
     "find_waited": {"jobs_gated"},
     "count_waiting": {"jobs_gated"},
     "count_behind": {"jobs_gated", "jobs_admitted"},
+    "count_running": {"jobs_running"},
+    "list_holders": {"jobs_running"},
 }
-READ_ALL_PARTITIONS = {"find_lost_sessions", "peek_jobs", "find_waited"}
+READ_ALL_PARTITIONS = {
+    "find_lost_sessions",
+    "peek_jobs",
+    "find_waited",
+    "count_running",
+    "list_holders",
+}
 # What a worker waits for. They must be right even if planned while the store was new and empty.
 HOTTEST = [
     "submit_jobs",
@@ -254,6 +262,8 @@ def _plan(
         values |= {"kinds": values["namespaces"]}
     elif name in ("find_lost_sessions", "peek_jobs", "count_ahead", "count_behind"):
         values |= {"partitions": 8, "names": "{one,other}"}
+    elif name == "list_holders":
+        values |= {"scope": "key", "word": "a", "namespace": "default", "limit": 3}
     elif name == "count_waiting":
         values |= {"numbers": "{0,0,1}", "names": "{queue:a,key:b,key:c}"}
     return explain(connection, STATEMENTS[name], values, mode=mode, analyse=analyse)
