@@ -177,8 +177,8 @@ class NotChangeable(FoliotError):
 class NotRunning(FoliotError):
     """A workflow that has ended, or is about to, takes no more steps."""
 
-    def __init__(self, id: str, state: str) -> None:
-        super().__init__(f"workflow {id} is {state}")
+    def __init__(self, id: str, state: str, *, hint: str | None = None) -> None:
+        super().__init__(f"workflow {id} is {state}", hint=hint)
         self.id = id
         self.state = state
 

@@ -36,10 +36,18 @@ from foliot.model.queue import QueueOptions
 from foliot.model.retry import Exponential, Fixed, RetryPolicy
 from foliot.model.workflow import BUILTIN_KINDS
 from foliot.payload import check_json
-from foliot.workflow_refs import Ref, has_refs
+from foliot.workflow_refs import HasResult, Ref, has_refs
 
 log = logging.getLogger("foliot.registry")
-_encode = msgspec.json.Encoder().encode
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, HasResult):
+        raise TypeError(f"{value!r} is a step, and no value: pass its .result")
+    raise NotImplementedError
+
+
+_encode = msgspec.json.Encoder(enc_hook=_to_json).encode
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 _PLAIN = (str, int, float, bool, bytes, type(None), tuple, frozenset)
 

@@ -147,13 +147,15 @@ def _check_any(value: Any, choices: list[Schema], defs: Schema, place: str) -> N
 def _check_object(value: dict[str, Any], schema: Schema, defs: Schema, place: str) -> None:
     known: Schema = schema.get("properties", {})
     missing = [name for name in schema.get("required", ()) if name not in value]
-    if missing:
-        raise Misfit(place, f"lacks {', '.join(missing)}")
     others = schema.get("additionalProperties", True)
+    unknown = [name for name in value if known.get(name, others) is False]
+    if missing or unknown:
+        lacks = [f"lacks {', '.join(missing)}"] if missing else []
+        has = [f"has {', '.join(unknown)}, which is not known"] if unknown else []
+        hint = did_you_mean(unknown[0], missing or known) if unknown else None
+        raise Misfit(place, " and ".join([*lacks, *has]), hint)
     for name, one in value.items():
         inside = known.get(name, others)
-        if inside is False:
-            raise Misfit(place, f"has {name}, which is not known", did_you_mean(name, known))
         if isinstance(inside, Mapping):
             _check(one, inside, defs, f"{place}.{name}")
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 _LONGEST_SHOWN = 80
+_MOST_NAMED = 10
 # Greedy up to the last "@": a password may hold unescaped "@" and "/" and must not leak even then.
 _PASSWORD = re.compile(r"(://[^:/?#@\s]*:).*@", re.DOTALL)
 _PASSWORD_PARAMETER = re.compile(r"((?:^|[?&\s;])\w*passw(?:or)?d\s*=\s*)[^&\s;]*", re.IGNORECASE)
@@ -37,3 +38,10 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """A hint with the nearest of the known names, if one is near."""
     nearest = difflib.get_close_matches(name[:_LONGEST_SHOWN], list(known), n=1, cutoff=0.6)
     return f"did you mean {nearest[0]}?" if nearest else None
+
+
+def named(names: Iterable[str]) -> str:
+    """The first of them, and how many more there are."""
+    all_ = list(names)
+    more = "" if len(all_) <= _MOST_NAMED else f" and {len(all_) - _MOST_NAMED:,} more"
+    return f"{', '.join(all_[:_MOST_NAMED])}{more}"

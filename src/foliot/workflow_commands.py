@@ -31,12 +31,11 @@ from foliot.model.workflow import (
 )
 from foliot.payload import check_json
 from foliot.search import LONGEST_PAGE
-from foliot.shown import did_you_mean
+from foliot.shown import did_you_mean, named
 from foliot.store.port import Store, Wake
 from foliot.workflow_draft import build, draft_of
 
 _ROUNDS: Final = 1_000  # of carrying on; what is left then is for the schedulers' duty
-_MOST_NAMED: Final = 10
 _LONGEST_TOLD: Final = 500  # characters of a signal's payload that the audit log keeps
 _SENT: Final = 3  # times that a graph is sent whose reply was lost: its ids make that safe
 _EXAMPLE: Final = "0192d5f0-5b7c-7a3b-8000-5c1f2e3d4c5b"
@@ -115,7 +114,7 @@ async def pause_workflow(
     record = None if by is None else by.each("pause", **detail)
     who = this_user() if by is None else by.name
     if not await store.workflows.pause(partition, known, note=note, by=who, record=record):
-        raise await _not_running(store, known)
+        raise await _not_running(store, known, "paused")
     return await get_workflow(store, id)
 
 
@@ -125,7 +124,7 @@ async def resume_workflow(store: Store, id: str, *, by: Author | None = None) ->
     record = None if by is None else by.each("resume")
     advance = await store.workflows.resume(partition, known, record=record)
     if advance is None:
-        raise await _not_running(store, known)
+        raise await _not_running(store, known, "resumed")
     await carry_on(store, partition, advance)
     return await get_workflow(store, id)
 
@@ -183,7 +182,7 @@ async def signal_workflow(
         partition, known, name, encoded, early=early, record=record
     )
     if advance is None:
-        raise await _not_running(store, known)
+        raise await _not_running(store, known, "sent a signal")
     store.wake(Wake(changed=True))
     await carry_on(store, partition, advance)
 
@@ -296,10 +295,12 @@ def _home(store: Store, id: str) -> tuple[JobId, int]:
     return known, partition_of(known, store.partitions)
 
 
-async def _not_running(store: Store, id: JobId) -> NotRunning:
+async def _not_running(store: Store, id: JobId, done: str) -> NotRunning:
     """Raises UnknownWorkflow instead, if there is none."""
     found = await get_workflow(store, id)
-    return NotRunning(id, "being cancelled" if not found.state.final else found.state)
+    if not found.state.final:
+        return NotRunning(id, "being cancelled", hint=f"it cannot be {done} any more")
+    return NotRunning(id, found.state, hint=f"it has ended, and cannot be {done}")
 
 
 def _ended_ones(steps: Sequence[Step], names: Sequence[str]) -> list[JobId]:
@@ -318,15 +319,10 @@ def _ended_ones(steps: Sequence[Step], names: Sequence[str]) -> list[JobId]:
     return chosen
 
 
-def unknown_step(name: object, known: Iterable[str]) -> InvalidValue:
+def unknown_step(name: object, known: Iterable[str], *, field: str = "step") -> InvalidValue:
     names = list(known)
-    more = "" if len(names) <= _MOST_NAMED else f" and {len(names) - _MOST_NAMED:,} more"
-    return InvalidValue(
-        "step",
-        name,
-        f"is no step of this workflow, which has {', '.join(names[:_MOST_NAMED])}{more}",
-        hint=did_you_mean(str(name), names),
-    )
+    problem = f"is no step of this workflow, which has {named(names)}"
+    return InvalidValue(field, name, problem, hint=did_you_mean(str(name), names))
 
 
 def _encode_signal(name: str, payload: Any, largest: int) -> bytes:

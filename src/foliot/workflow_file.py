@@ -71,6 +71,10 @@ _FORMS: Final = {  # what a step is, and what it may have besides
 _KNOWN: Final = (*_ANY, *_FORMS, *dict.fromkeys(key for keys in _FORMS.values() for key in keys))
 _REFUSED: Final = ("key", "key_mode", "idempotency_key", "connection")
 _DURATIONS: Final = ("delay", "timeout", "expires")
+_ONE_STEP: Final = {
+    "json": '"steps": [{"name": "extract", "kind": "extract"}]',
+    "toml": 'steps = [{ name = "extract", kind = "extract" }]',
+}
 _EXAMPLE: Final = '{"name": "etl", "steps": [{"name": "extract", "kind": "extract"}]}'
 
 
@@ -88,13 +92,13 @@ async def read_draft(
         source = read_text(source)
     told = parse(source, format=format)
     kinds = {one.kind: one for one in await store.definitions.all()}
-    return draft_from(told, kinds, limits=limits)
+    return draft_from(told, kinds, format=format or form_of(source), limits=limits)
 
 
 def parse(text: str, *, format: Format | None = None) -> dict[str, Any]:
     """The tables of a text. Without a format, what begins with a brace is JSON."""
     if format is None:
-        format = "json" if text.lstrip().startswith("{") else "toml"
+        format = form_of(text)
     try:
         if format == "toml":
             return tomllib.loads(text.replace("\r\n", "\n"))
@@ -110,10 +114,19 @@ def parse(text: str, *, format: Format | None = None) -> dict[str, Any]:
     return told
 
 
+def form_of(text: str) -> Format:
+    return "json" if text.lstrip().startswith("{") else "toml"
+
+
 def draft_from(
-    told: Mapping[str, Any], kinds: Kinds, *, limits: LimitSettings = _LIMITS, depth: int = 1
+    told: Mapping[str, Any],
+    kinds: Kinds,
+    *,
+    format: Format = "json",
+    limits: LimitSettings = _LIMITS,
+    depth: int = 1,
 ) -> Draft:
-    """What was parsed, with these kinds of jobs."""
+    """What was parsed, with these kinds of jobs. Examples are in the `format` that it had."""
     if depth > DEEPEST:
         raise InvalidValue("workflow", problem=f"is more than {DEEPEST} workflows deep")
     _check_keys(told, _WHOLE, "a workflow")
@@ -122,6 +135,9 @@ def draft_from(
         raise InvalidValue("steps", steps, "is not a list", example=_EXAMPLE)
     if "name" not in told:
         raise InvalidValue("name", problem="of the workflow is missing", example='name = "etl"')
+    if not steps:
+        problem = "are missing: a workflow has at least one"
+        raise InvalidValue("steps", problem=problem, example=_ONE_STEP[format])
     reading = _Reading(kinds, limits, depth)
     draft = Draft(
         name=told["name"],

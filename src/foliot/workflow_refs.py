@@ -27,6 +27,10 @@ _ELEMENT: Final = re.compile(r"\[(\d+)\]$", re.ASCII)
 Path = tuple[str | int, ...]
 
 
+class HasResult:
+    """A step that was drawn: not a value, but its `result` stands for one."""
+
+
 class Ref(msgspec.Struct, frozen=True, omit_defaults=True):
     """The result of a step, or a part of it, before there is one: `step.result["rows"][0]`. Encodes as a reference."""
 

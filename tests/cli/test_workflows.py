@@ -517,6 +517,8 @@ def test_the_graph_of_a_file_needs_no_store(shell: Shell, etl: Path, feed: Any, 
     [
         ("", "name of the workflow is missing"),
         ('name = "etl"', "steps are missing"),
+        ('name = "etl"', 'steps = [{ name = "extract", kind = "extract" }]'),
+        ('{"name": "etl"}', '"steps": [{"name": "extract", "kind": "extract"}]'),
         ("{", "workflow is not JSON"),
         ('name = "etl"\nsteps = [1]', "step 1: 1 is not an object"),
         ('name = "etl"\nsteps = [{name = "a", sleep = 1, after = ["a"]}]', "a → a"),
@@ -529,7 +531,7 @@ def test_a_file_that_is_no_workflow_is_refused(
     shell: Shell, tmp_path: Path, feed: Any, command: str, text: str | bytes, said: str
 ) -> None:
     raw = text if isinstance(text, bytes) else text.encode()
-    path = tmp_path / ("etl.json" if text == "{" else "etl.toml")
+    path = tmp_path / ("etl.json" if text[:1] in ("{", b"{") else "etl.toml")
     path.write_bytes(raw)
     refused(shell("workflows", command, str(path)), said, 2)
     feed(raw)

@@ -704,3 +704,20 @@ class TestByHand:
             assert flow.result() == {"leaf-2": [2, 4]}
             second = leaf.options(after=[leaf.submit(1)]).submit(3)
             assert second.result() == 6
+
+
+def test_mistakes_of_drawing_say_what_to_write_instead(app: Foliot, add: Any) -> None:
+    flow = app.workflow("wrong")
+    first = flow.add(add.prepare(1), name="first")
+    with pytest.raises(InvalidValue, match=r"<step first> is a step, .*pass its .result"):
+        add.prepare(first)
+    with pytest.raises(InvalidValue, match=r"name of a step already, among first") as refused:
+        flow.add(add.prepare(1), name="first")
+    assert 'name="first-2"' in str(refused.value)
+    flow.submit()
+    with pytest.raises(InvalidValue, match=r"is no step of this workflow, which has first"):
+        flow.step("x")
+    flow.cancel()
+    with pytest.raises(NotRunning) as ended:
+        flow.pause()
+    assert ended.value.hint == "it has ended, and cannot be paused"

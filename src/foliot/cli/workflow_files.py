@@ -158,11 +158,14 @@ def _not_submitted(file: str, limits: LimitSettings) -> tuple[Workflow, Sequence
     from foliot.drawing import not_submitted
     from foliot.ids import Ids
     from foliot.workflow_draft import build
-    from foliot.workflow_file import draft_from, parse, read_text
+    from foliot.workflow_file import draft_from, form_of, parse, read_text
 
-    told = parse(_read_stdin() if file == "-" else read_text(Path(file)), format=_format_of(file))
+    text = _read_stdin() if file == "-" else read_text(Path(file))
+    format = _format_of(file) or form_of(text)
+    told = parse(text, format=format)
     kinds = {kind: _assumed(kind) for kind in _kinds_in(told)}
-    return not_submitted(build(draft_from(told, kinds, limits=limits), Ids(), limits=limits))
+    draft = draft_from(told, kinds, format=format, limits=limits)
+    return not_submitted(build(draft, Ids(), limits=limits))
 
 
 def _format_of(file: str) -> Literal["json", "toml"] | None:

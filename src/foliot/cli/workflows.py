@@ -238,7 +238,13 @@ def resume(id: str, *, by: str | None = None, options: Options = DEFAULT_OPTIONS
     """
     from foliot import workflow_commands
 
-    _tell("resumed", _act(id, by, options, workflow_commands.resume_workflow), options)
+    async def go_on(store: Store, known: JobId, *, by: Author) -> tuple[bool, Workflow]:
+        before = await workflow_commands.get_workflow(store, known)
+        after = await workflow_commands.resume_workflow(store, known, by=by)
+        return before.paused_at is not None, after
+
+    was_paused, workflow = _act(id, by, options, go_on)
+    _tell("resumed" if was_paused else "it was not paused:", workflow, options)
 
 
 def retry(

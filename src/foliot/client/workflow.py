@@ -23,6 +23,7 @@ from foliot.ids import JobId
 from foliot.model.job import NewJob
 from foliot.model.workflow import NewWorkflow, Rule, Workflow
 from foliot.model.workflow import Step as StepState
+from foliot.shown import named
 from foliot.workflow_check import check, check_step_name, not_for_a_step
 from foliot.workflow_draft import build, check_graph, check_inner
 from foliot.workflow_form import (
@@ -36,7 +37,7 @@ from foliot.workflow_form import (
     workflow_payload,
     workflow_template,
 )
-from foliot.workflow_refs import Ref
+from foliot.workflow_refs import HasResult, Ref
 
 log = logging.getLogger("foliot.client")
 _decode: Final = msgspec.json.decode
@@ -44,7 +45,7 @@ _ODD: Final = re.compile(r"[^A-Za-z0-9_.-]")
 _ANYTHING: Final = "anything"  # the name of a step that nobody asks for
 
 
-class StepRef:
+class StepRef(HasResult):
     """A step that was drawn. `after=[step]` names it as a parent; `step.result` stands for what it will return, and may
     be an argument of another."""
 
@@ -295,7 +296,8 @@ class Flow(WorkflowHandle):
         self._check_open()
         if given is not None:
             if check_step_name(given) in self._steps_drawn:
-                raise InvalidValue("name", given, "is the name of a step already")
+                problem = f"is the name of a step already, among {named(self._steps_drawn)}"
+                raise InvalidValue("name", given, problem, example=f'name="{given}-2"')
             return given
         usual = _ODD.sub("_", usual)
         while True:

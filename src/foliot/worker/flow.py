@@ -13,11 +13,10 @@ from foliot.errors import FoliotError, InvalidValue, NotRunning
 from foliot.ids import JobId, partition_of, slot_of
 from foliot.model.job import ClaimedJob, JobState, Parent
 from foliot.model.workflow import AddedStep, NewStep, Rule, number_in
-from foliot.shown import did_you_mean
 from foliot.store.port import Store
 from foliot.worker.transaction import Desk, Submittable
 from foliot.workflow_check import check_parents, check_step_name, check_step_options
-from foliot.workflow_commands import add_steps
+from foliot.workflow_commands import add_steps, unknown_step
 from foliot.workflow_map import as_step
 from foliot.workflow_refs import find_refs, has_refs, index_of
 
@@ -160,8 +159,7 @@ async def _find(store: Store, flow: JobId, named: dict[str, list[str]]) -> dict[
     for word, names in named.items():
         if unknown := next((name for name in names if name not in known), None):
             others = [step.name for step in await store.workflows.steps(flow)]
-            hint = did_you_mean(unknown, others)
-            raise InvalidValue(word, unknown, "is no step of this workflow", hint=hint)
+            raise unknown_step(unknown, others, field=word)
     return {word: [known[name] for name in names] for word, names in named.items()}
 
 
