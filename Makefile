@@ -4,7 +4,7 @@
 VENV ?= .venv
 BIN := $(VENV)/bin
 ARGS ?=
-JOBS ?= 2
+JOBS ?= 3
 PAGES := tests/docs
 export VENV
 # The tests start many hundreds of processes, each of which would compile all that it imports.

@@ -44,7 +44,7 @@ log = logging.getLogger("foliot.registry")
 def _to_json(value: Any) -> Any:
     if isinstance(value, HasResult):
         raise TypeError(f"{value!r} is a step, and no value: pass its .result")
-    raise NotImplementedError
+    raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
 
 
 _encode = msgspec.json.Encoder(enc_hook=_to_json).encode

@@ -21,12 +21,10 @@ element of a list, which is the argument `item`, else the first that is not give
 
 from __future__ import annotations
 
-import json
-import tomllib
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -53,12 +51,11 @@ from foliot.workflow_check import (
 )
 from foliot.workflow_form import Draft, StepDraft, in_step, placed, signal_step
 from foliot.workflow_graph import ancestors
+from foliot.workflow_text import EXAMPLE, Format, form_of, parse, read_text
 
-Format = Literal["json", "toml"]
 Kinds = Mapping[str, StoredDefinition]
 
 _LIMITS: Final = LimitSettings()
-_LARGEST: Final = 64 << 20
 _BUILT_IN: Final = "foliot."
 _WHOLE: Final = ("name", "namespace", "policy", "deadline", "key", "steps")
 _ANY: Final = ("name", "after", "rule")
@@ -75,7 +72,6 @@ _ONE_STEP: Final = {
     "json": '"steps": [{"name": "extract", "kind": "extract"}]',
     "toml": 'steps = [{ name = "extract", kind = "extract" }]',
 }
-_EXAMPLE: Final = '{"name": "etl", "steps": [{"name": "extract", "kind": "extract"}]}'
 
 
 async def read_draft(
@@ -95,29 +91,6 @@ async def read_draft(
     return draft_from(told, kinds, format=format or form_of(source), limits=limits)
 
 
-def parse(text: str, *, format: Format | None = None) -> dict[str, Any]:
-    """The tables of a text. Without a format, what begins with a brace is JSON."""
-    if format is None:
-        format = form_of(text)
-    try:
-        if format == "toml":
-            return tomllib.loads(text.replace("\r\n", "\n"))
-        told = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
-    except InvalidValue:
-        raise
-    except ValueError as error:  # also a number of more digits than Python reads
-        raise InvalidValue("workflow", problem=f"is not {format.upper()}: {error}") from None
-    except RecursionError:
-        raise InvalidValue("workflow", problem="is nested too deeply") from None
-    if not isinstance(told, dict):
-        raise InvalidValue("workflow", told, "is not an object", example=_EXAMPLE)
-    return told
-
-
-def form_of(text: str) -> Format:
-    return "json" if text.lstrip().startswith("{") else "toml"
-
-
 def draft_from(
     told: Mapping[str, Any],
     kinds: Kinds,
@@ -132,7 +105,7 @@ def draft_from(
     _check_keys(told, _WHOLE, "a workflow")
     steps = told.get("steps", [])
     if not isinstance(steps, list):
-        raise InvalidValue("steps", steps, "is not a list", example=_EXAMPLE)
+        raise InvalidValue("steps", steps, "is not a list", example=EXAMPLE)
     if "name" not in told:
         raise InvalidValue("name", problem="of the workflow is missing", example='name = "etl"')
     if not steps:
@@ -197,7 +170,7 @@ def _steps(told: Sequence[object], reading: _Reading) -> tuple[StepDraft, ...]:
 
 def _step(number: int, told: object, reading: _Reading) -> StepDraft:
     if not isinstance(told, dict):
-        raise InvalidValue(f"step {number}", told, "is not an object", example=_EXAMPLE)
+        raise InvalidValue(f"step {number}", told, "is not an object", example=EXAMPLE)
     if "name" not in told:
         raise InvalidValue(f"step {number}", problem="has no name", example='name = "extract"')
     with in_step(number):
@@ -274,7 +247,7 @@ def _sleep(told: Mapping[str, Any]) -> NewJob:
 def _workflow(told: Mapping[str, Any], reading: _Reading) -> dict[str, Any]:
     inside = told["workflow"]
     if not isinstance(inside, dict):
-        raise InvalidValue("workflow", inside, "is not an object", example=_EXAMPLE)
+        raise InvalidValue("workflow", inside, "is not an object", example=EXAMPLE)
     inner = draft_from(inside, reading.kinds, limits=reading.limits, depth=reading.depth + 1)
     choices = check_options(NO_CHOICES, _options(told))
     return {"template": template_of(WORKFLOW_KIND, Defaults(), choices), "inner": inner}
@@ -383,32 +356,3 @@ def _check_keys(told: Mapping[str, Any], known: tuple[str, ...], what: str) -> N
         if key not in known:
             hint = did_you_mean(key, known) or f"there are {', '.join(known)}"
             raise InvalidValue("key", key, f"is not something {what} has", hint=hint)
-
-
-def read_text(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            raw = file.read(_LARGEST + 1)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise InvalidValue("file", str(path), f"cannot be read: {reason}") from None
-    if len(raw) > _LARGEST:
-        raise InvalidValue("file", str(path), "is larger than 64MiB")
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise InvalidValue("file", str(path), "is not UTF-8 text") from None
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """JSON has no rule for a key that is there twice, and nobody means it."""
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise InvalidValue("workflow", key, "is there twice in one object")
-        found[key] = value
-    return found
-
-
-def _no_number(text: str) -> None:
-    raise InvalidValue("workflow", text, "is not a number that JSON has")

@@ -475,7 +475,9 @@ def test_watching_in_json_is_an_object_for_each_change(shell: Shell, lab: Lab) -
     assert told[-1]["steps"][1]["result"] == 42
 
 
-def test_a_graph_is_written_as_mermaid_or_svg(shell: Shell, lab: Lab, tmp_path: Path) -> None:
+def test_a_graph_is_written_as_mermaid_or_svg(
+    shell: Shell, lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     id = lab.ended(lab.fan(2))
     mermaid = shell("workflows", "graph", id).out
     assert mermaid.startswith("flowchart LR\n  accTitle: fan\n  accDescr: succeeded · 5 steps")
@@ -493,10 +495,10 @@ def test_a_graph_is_written_as_mermaid_or_svg(shell: Shell, lab: Lab, tmp_path: 
     page = tmp_path / "fan.md"
     shell("workflows", "graph", id, "--output", str(page))
     assert page.read_text() == f"```mermaid\n{mermaid}```\n"
-    picture = tmp_path / "fan.png"
-    said = f"output: '{picture}' is no .svg, .mmd or .md, which can be written"
-    refused(shell("workflows", "graph", id, "--output", str(picture)), said, 2)
-    assert not picture.exists()
+    monkeypatch.chdir(tmp_path)
+    said = "output: 'fan.png' is no .svg, .mmd or .md, which can be written"
+    refused(shell("workflows", "graph", id, "--output", "fan.png"), said, 2)
+    assert not (tmp_path / "fan.png").exists()
     away = str(tmp_path / "nowhere" / "fan.svg")
     refused(shell("workflows", "graph", id, "--output", away), "cannot be written", 2)
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import signal
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -135,9 +136,10 @@ def _children_of_pool(shop: Shop) -> set[str]:
     """Those that run Python with the app in it."""
     found = set()
     for pid in children_of(os.getpid()):
-        command = Path(f"/proc/{pid}/cmdline").read_bytes()
-        if b"foliot.worker.child" in command:
-            found.add(str(pid))
+        with suppress(FileNotFoundError):  # it has ended meanwhile
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+            if b"foliot.worker.child" in command:
+                found.add(str(pid))
     return found
 
 

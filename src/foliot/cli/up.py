@@ -70,7 +70,9 @@ def _reload(app: str | None) -> int:
     from foliot.cli.reload import Reloader, project_of
 
     async def run() -> int:
-        command = child_command([*sys.argv[1:], "--child"])
+        python, *rest = child_command([*sys.argv[1:], "--child"])
+        # Without bytecode: of a file that is changed twice in a second, Python takes what it compiled first.
+        command = [python, "-B", *rest]
         return await Reloader(command, project_of(app), clock=SystemClock()).run()
 
     return asyncio.run(run())

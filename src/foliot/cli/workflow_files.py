@@ -158,7 +158,8 @@ def _not_submitted(file: str, limits: LimitSettings) -> tuple[Workflow, Sequence
     from foliot.drawing import not_submitted
     from foliot.ids import Ids
     from foliot.workflow_draft import build
-    from foliot.workflow_file import draft_from, form_of, parse, read_text
+    from foliot.workflow_file import draft_from
+    from foliot.workflow_text import form_of, parse, read_text
 
     text = _read_stdin() if file == "-" else read_text(Path(file))
     format = _format_of(file) or form_of(text)

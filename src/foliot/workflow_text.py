@@ -1,0 +1,67 @@
+"""The text of a workflow in a file: read, and taken apart as TOML or JSON; what it says is for workflow_file.py."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from foliot.errors import InvalidValue
+
+Format = Literal["json", "toml"]
+
+EXAMPLE: Final = '{"name": "etl", "steps": [{"name": "extract", "kind": "extract"}]}'
+_LARGEST: Final = 64 << 20
+
+
+def parse(text: str, *, format: Format | None = None) -> dict[str, Any]:
+    """The tables of a text. Without a format, what begins with a brace is JSON."""
+    if format is None:
+        format = form_of(text)
+    try:
+        if format == "toml":
+            return tomllib.loads(text.replace("\r\n", "\n"))
+        told = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
+    except InvalidValue:
+        raise
+    except ValueError as error:  # also a number of more digits than Python reads
+        raise InvalidValue("workflow", problem=f"is not {format.upper()}: {error}") from None
+    except RecursionError:
+        raise InvalidValue("workflow", problem="is nested too deeply") from None
+    if not isinstance(told, dict):
+        raise InvalidValue("workflow", told, "is not an object", example=EXAMPLE)
+    return told
+
+
+def form_of(text: str) -> Format:
+    return "json" if text.lstrip().startswith("{") else "toml"
+
+
+def read_text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            raw = file.read(_LARGEST + 1)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InvalidValue("file", str(path), f"cannot be read: {reason}") from None
+    if len(raw) > _LARGEST:
+        raise InvalidValue("file", str(path), "is larger than 64MiB")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InvalidValue("file", str(path), "is not UTF-8 text") from None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """JSON has no rule for a key that is there twice, and nobody means it."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise InvalidValue("workflow", key, "is there twice in one object")
+        found[key] = value
+    return found
+
+
+def _no_number(text: str) -> None:
+    raise InvalidValue("workflow", text, "is not a number that JSON has")
