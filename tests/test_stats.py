@@ -143,29 +143,34 @@ async def test_what_makes_no_sense_is_refused(past: Past, asked: dict[str, Any])
     assert "for example" in str(caught.value)
 
 
+def crowded(minute: int, count: int, **more: Any) -> Rollup:
+    """Of jobs that others kept waiting."""
+    return rollup(minute, count, waited=30, **more)
+
+
 def test_a_queue_that_is_always_busy_is_as_fast_as_it_was() -> None:
-    pace = pace_of([rollup(minute, 18_600) for minute in (0, 60, 120)], now=180)
+    pace = pace_of([crowded(minute, 18_600) for minute in (0, 60, 120)], now=180)
     assert pace == 310
 
 
 def test_seconds_before_it_was_idle_do_not_count() -> None:
     """A minute with nothing to do, then ten seconds with much."""
-    burst = rollup(120, 3_100, seconds=0b11_1111_1111 << 20)
-    assert pace_of([rollup(0, 6), burst], now=150) == 310
+    burst = crowded(120, 3_100, seconds=0b11_1111_1111 << 20)
+    assert pace_of([crowded(0, 6), burst], now=150) == 310
 
 
 def test_part_of_a_minute_counts_in_its_share() -> None:
     early, late = 0b11_1111_1111, 0b11_1111_1111 << 50
-    assert pace_of([rollup(0, 200, seconds=early | late)], now=60) == 10
+    assert pace_of([crowded(0, 200, seconds=early | late)], now=60) == 10
 
 
 def test_long_jobs_are_not_fast_because_they_end_together() -> None:
-    assert pace_of([rollup(0, 50, seconds=1 << 7, ran=25)], now=8) == pytest.approx(2, rel=0.3)
+    assert pace_of([crowded(0, 50, seconds=1 << 7, ran=25)], now=8) == pytest.approx(2, rel=0.3)
 
 
 def test_the_pauses_between_long_jobs_are_not_idle() -> None:
     one_every_20_seconds = 1 | 1 << 20 | 1 << 40
-    slow = [rollup(minute, 3, seconds=one_every_20_seconds, ran=20) for minute in (0, 60)]
+    slow = [crowded(minute, 3, seconds=one_every_20_seconds, ran=20) for minute in (0, 60)]
     assert pace_of(slow, now=120) == pytest.approx(1 / 20, rel=0.3)
 
 
@@ -180,12 +185,21 @@ def test_what_has_ended_nothing_for_long_has_no_pace(
     ran: float, later: float, pace: float | None
 ) -> None:
     """Long for its jobs."""
-    assert pace_of([rollup(0, 18_600, ran=ran)], now=59 + later) == pace
+    assert pace_of([crowded(0, 18_600, ran=ran)], now=59 + later) == pace
+
+
+def test_a_queue_whose_jobs_did_not_wait_has_no_pace() -> None:
+    """They come two a second. When a thousand come at once, that says nothing of when the last one starts."""
+    assert pace_of([rollup(0, 120)], now=62) is None
+    few = rollup(0, 60, seconds=(1 << 30) - 1)
+    assert pace_of([few, crowded(0, 100, seconds=0b111 << 30)], now=35) is None
+    pace = pace_of([few, crowded(0, 900, seconds=(1 << 30) - 1 << 30)], now=62)
+    assert pace is not None and 15 < pace < 30
 
 
 async def test_the_pace_of_a_queue_is_that_of_the_last_minutes(past: Past, world: World) -> None:
-    await past.add(0, 30, seconds=(1 << 30) - 1)
-    await past.add(1, 60)
+    await past.add(0, 30, seconds=(1 << 30) - 1, waited=30)
+    await past.add(1, 60, waited=30)
     await past.add(1, 6000, queue="reports")
     await past.add(20, 6000)
     pace = await read_pace(world.store, "mail", now=past.now)

@@ -12,7 +12,7 @@ import msgspec
 
 from foliot.checks import check_name, check_whole
 from foliot.errors import InvalidValue
-from foliot.model.rollup import MINUTE, Ended, Rollup, add_up, percentile
+from foliot.model.rollup import MINUTE, Ended, Rollup, add_up, bucket_of, percentile
 from foliot.shown import did_you_mean
 from foliot.store.port import Store
 
@@ -26,6 +26,8 @@ _IDLE: Final = (
     10  # seconds without an end after which a queue was idle, if its jobs do not take that long
 )
 _LATE: Final = 10  # seconds after which what has ended is here: workers write every five
+_WAITED: Final = 1.0  # seconds: who waited so long was kept by others
+_MOST: Final = 0.8
 _FAILED: Final = (Ended.FAILED, Ended.DEAD)
 
 
@@ -108,7 +110,8 @@ async def read_pace(store: Store, queue: str, *, now: datetime) -> float | None:
 
 def pace_of(rollups: Iterable[Rollup], *, now: float) -> float | None:
     """From the last time that it was idle for a while. It is known in which seconds something ended, and how many in
-    each minute; within a minute, they are taken to lie evenly. None: it is idle now."""
+    each minute; within a minute, they are taken to lie evenly. None: it is idle now; or most had not waited, so that it
+    was as fast as those who submit, and nobody knows how fast its workers are."""
     found = list(rollups)
     ends = sorted({one.minute + second for one in found for second in _bits(one.seconds)})
     if not ends:
@@ -126,6 +129,10 @@ def pace_of(rollups: Iterable[Rollup], *, now: float) -> float | None:
     for one in found:
         late = sum(one.minute + second >= first for second in _bits(one.seconds))
         counted += one.count * late / one.busy
+    waits = add_up(one.waits for one in found if one.minute + MINUTE > first)
+    waited = sum(count for bucket, count in waits.items() if bucket >= bucket_of(_WAITED))
+    if waited < _MOST * sum(waits.values()):
+        return None
     # Jobs that take minutes and end together have begun together.
     return counted / max(ends[-1] - first + 1, percentile(runs, 0.5) or 0.0)
 
