@@ -49,11 +49,11 @@ FROM generate_series(0, :partitions::integer - 1) AS p (partition)
 CROSS JOIN LATERAL (
     SELECT 1 FROM foliot.jobs j
     WHERE j.partition = p.partition AND j.hold = 'limit' AND j.hold_note = 'breaker:' || :name::text
-      AND (SELECT q.paused_at FROM foliot.queues q WHERE q.name = j.queue) IS NULL
+      AND j.queue || '' <> ALL (ARRAY(SELECT q.name FROM foliot.queues q WHERE q.paused_at IS NOT NULL))
     UNION ALL
     SELECT 1 FROM foliot.jobs j
     WHERE j.partition = p.partition AND j.state = 'ready' AND j.hold_note = 'breaker:' || :name::text
-      AND (SELECT q.paused_at FROM foliot.queues q WHERE q.name = j.queue) IS NULL
+      AND j.queue || '' <> ALL (ARRAY(SELECT q.name FROM foliot.queues q WHERE q.paused_at IS NOT NULL))
     LIMIT 1
 ) w
 LIMIT 1;

@@ -47,9 +47,9 @@ WITH freed AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT j.id, j.lane, j.queue, j.kind, j.namespace, j.extras::jsonb AS extras, j.band, j.rank
         FROM foliot.jobs j
-        WHERE j.partition = :partition AND j.hold = 'limit' AND j.hold_note = l.name AND j.state || '' = 'held'
+        WHERE j.partition = :partition AND j.hold = 'limit' AND j.hold_note = l.name
           AND (j.expires_at IS NULL OR j.expires_at > coalesce(:now, statement_timestamp()))
-          AND (SELECT q.paused_at FROM foliot.queues q WHERE q.name = j.queue) IS NULL
+          AND j.queue || '' <> ALL (ARRAY(SELECT q.name FROM foliot.queues q WHERE q.paused_at IS NOT NULL))
         ORDER BY j.band, j.rank, j.id
         LIMIT l.number
         FOR UPDATE SKIP LOCKED
@@ -175,9 +175,9 @@ WITH told AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT j.id, j.lane, j.kind, j.namespace, j.extras::jsonb ->> 'limit_key' AS key, j.band, j.rank
         FROM foliot.jobs j
-        WHERE j.partition = :partition AND j.hold = 'limit' AND j.hold_note = l.name AND j.state || '' = 'held'
+        WHERE j.partition = :partition AND j.hold = 'limit' AND j.hold_note = l.name
           AND (j.expires_at IS NULL OR j.expires_at > coalesce(:now, statement_timestamp()))
-          AND (SELECT q.paused_at FROM foliot.queues q WHERE q.name = j.queue) IS NULL
+          AND j.queue || '' <> ALL (ARRAY(SELECT q.name FROM foliot.queues q WHERE q.paused_at IS NOT NULL))
           AND (SELECT v.version FROM foliot.rules v) = :version::bigint
         ORDER BY j.band, j.rank, j.id
         LIMIT l.number
@@ -300,8 +300,8 @@ WITH first AS MATERIALIZED (
     FROM unnest(:names::text[], :numbers::integer[]) AS l (name, number)
     CROSS JOIN LATERAL (
         SELECT j.id FROM foliot.jobs j
-        WHERE j.partition = :partition AND j.hold = 'limit' AND j.hold_note = l.name AND j.state || '' = 'held'
-          AND (SELECT q.paused_at FROM foliot.queues q WHERE q.name = j.queue) IS NULL
+        WHERE j.partition = :partition AND j.hold = 'limit' AND j.hold_note = l.name
+          AND j.queue || '' <> ALL (ARRAY(SELECT q.name FROM foliot.queues q WHERE q.paused_at IS NOT NULL))
         ORDER BY j.band, j.rank, j.id
         LIMIT l.number
         FOR UPDATE SKIP LOCKED
