@@ -22,8 +22,9 @@ from foliot.cli.main import main as foliot
 from foliot.client.workflow import Flow
 from foliot.model.job import NewJob
 from foliot.store import adding, following, growing, steering
-from foliot.store.flowing import Rows, Talk
+from foliot.store.flowing import Talk
 from foliot.store.postgres import ends as postgres_ends
+from foliot.store.reply import Reply, Rows
 from foliot.store.sqlite import ends as sqlite_ends
 
 SPARED = 7  # the exit code of a worker that came to the end of its conversations
@@ -74,6 +75,14 @@ class _Listening:
     async def ask(self, name: str, /, **values: object) -> Rows:
         self._fate.count()
         return await self._talk.ask(name, **values)
+
+    def say(self, name: str, /, **values: object) -> Reply:
+        self._fate.count()
+        return self._talk.say(name, **values)
+
+    async def hear(self) -> None:
+        self._fate.count()
+        await self._talk.hear()
 
     async def insert(self, jobs: Sequence[NewJob]) -> None:
         self._fate.count()

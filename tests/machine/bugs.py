@@ -25,7 +25,8 @@ from foliot.store.postgres import submit as postgres_submit
 from foliot.store.postgres import trips as postgres_trips
 from foliot.store.postgres import upkeep as postgres_upkeep
 from foliot.store.postgres import workflows as postgres_workflows
-from foliot.store.postgres.connection import Connections, Line, Rows, Step
+from foliot.store.postgres.connection import Connections, Line, Step
+from foliot.store.reply import Rows
 from foliot.store.sql import parse_statement
 from foliot.store.sqlite import claim as sqlite_claim
 from foliot.store.sqlite import connection as sqlite_connection

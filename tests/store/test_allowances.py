@@ -16,7 +16,8 @@ from foliot.limit_commands import limit_of, set_limit
 from foliot.model.job import ClaimedJob, End, JobState
 from foliot.model.lane import lane_of
 from foliot.store.port import Share
-from foliot.store.postgres.connection import Connections, Rows, Step, Values
+from foliot.store.postgres.connection import Connections, Step, Values
+from foliot.store.reply import Rows
 from foliot.store.sql import Statement
 from foliot.testing.clock import ManualClock
 from support.limits import limit, standing, trip, use
@@ -251,7 +252,7 @@ class Gone:
     """Connections that fail where rules are read."""
 
     def __init__(self, connections: Connections) -> None:
-        self.consult, self.transact = connections.consult, connections.transact
+        self.converse, self.transact = connections.converse, connections.transact
 
     async def read(self, statement: Statement, values: Values) -> Rows:
         raise StoreUnavailable("the connection was closed")

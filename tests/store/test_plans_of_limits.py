@@ -1,4 +1,5 @@
-"""Plans: who waits for a limit is found at the front of its line, whatever the planner believes of how many wait."""
+"""Plans of claims: who waits for a limit is found at the front of its line, whatever the planner believes of how many
+wait; and one plan serves all claims."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Any, Final
 import psycopg
 import pytest
 
-from support.plans import STATEMENTS, Mode, explain, nodes
+from support.plans import STATEMENTS, Mode, explain, literal, nodes
 from support.stores import Databases
 
 WAITING: Final = 30_000
@@ -101,3 +102,18 @@ def test_whether_anybody_waits_for_a_breaker_is_seen_by_the_first(
     for node in nodes(plan):
         assert node["Actual Rows"] <= 1, node
         assert node.get("Rows Removed by Filter", 0) == 0, node
+
+
+@pytest.mark.parametrize("name", ["claim_jobs", "pick_jobs", "claim_keyed"])
+def test_a_claim_of_one_lane_is_not_planned_anew_every_time(
+    crowd: psycopg.Connection[Any], name: str
+) -> None:
+    statement = STATEMENTS[name]
+    given = ", ".join(map(literal, statement.bind({**_VALUES, "version": 0})))
+    with crowd.transaction(force_rollback=True):
+        crowd.execute(f"PREPARE {name} AS {statement.numbered}")
+        for _ in range(10):
+            crowd.execute(f"EXECUTE {name} ({given})")
+        asked = "SELECT generic_plans FROM pg_prepared_statements WHERE name = %s"
+        assert crowd.execute(asked, [name]).fetchone() == (5,)  # the first five are tried
+        crowd.execute(f"DEALLOCATE {name}")

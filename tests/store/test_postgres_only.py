@@ -19,10 +19,11 @@ from foliot.store import batches
 from foliot.store.events import Delivered, event_rows
 from foliot.store.open import open_store
 from foliot.store.port import Share
-from foliot.store.postgres.connection import Connections, Rows, Step
+from foliot.store.postgres.connection import Connections, Step
 from foliot.store.postgres.events import SQL
 from foliot.store.postgres.submit import Submissions
 from foliot.store.postgres.transaction import PostgresTransactions
+from foliot.store.reply import Rows
 from foliot.store.sql import parse_statement
 from foliot.testing.clock import ManualClock
 from support.flows import draw

@@ -178,13 +178,14 @@ async def decide_and_then_count(
 ) -> None:
     """Level by level as well, but what a workflow's row would keep others from is over when that is written."""
     while told := await talk.ask("take_untold_steps", ids=flowing.to_json(list(flows))):
-        ended: dict[str, list[str]] = {}
-        for _, _, state, children, *_ in told:
-            for child in flowing.decode_ids(children):
-                ended.setdefault(child, []).append(state)
+        ended = flowing._below(told)
+        found = await talk.ask("read_steps", ids=flowing.to_json(sorted(ended)))
         standing = {flow: flowing._Standing(False, False, False) for flow in flows}
-        await flowing._decide(talk, ended, standing, progress)
-        await flowing._settle(talk, told, progress)
+        await flowing._decide(talk, found, ended, standing, progress)
+        await talk.hear()
+        settled = flowing._settle(talk, told)
+        await talk.hear()
+        flowing._stand(talk, settled.rows, progress)
 
 
 @pytest.mark.parametrize("locked", [True, False])
@@ -192,7 +193,7 @@ async def test_without_the_lock_of_its_workflow_a_join_is_lost(
     databases: Databases, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, locked: bool
 ) -> None:
     """So the rounds above are what they say: two end its parents at once, and do not see each other."""
-    monkeypatch.setattr(flowing, "tell", decide_and_then_count)
+    monkeypatch.setattr(flowing, "_tell", decide_and_then_count)
     if not locked:
         sql = postgres_workflows.SQL
         careless = sql["lock_workflows"].text.replace(" FOR UPDATE", "")

@@ -11,6 +11,7 @@ import pytest
 from foliot.model.job import JobState
 from foliot.model.workflow import FAILED, Counts, Rule, Verdict, count, decide
 from foliot.store import adding, flowing, growing, steering
+from foliot.store.reply import Rows
 from machine.bugs import Edit, edit
 from machine.seeded import NO_FENCE
 
@@ -38,8 +39,11 @@ def _retell(change: Callable[[list[str]], list[str]]) -> Change:
     def switch_on(patch: pytest.MonkeyPatch) -> None:
         right = flowing._decide
 
-        async def wrong(talk: flowing.Talk, ended: dict[str, list[str]], *others: Any) -> None:
-            await right(talk, {child: change(states) for child, states in ended.items()}, *others)
+        async def wrong(
+            talk: flowing.Talk, found: Rows, ended: dict[str, list[str]], *others: Any
+        ) -> bool:
+            changed = {child: change(states) for child, states in ended.items()}
+            return await right(talk, found, changed, *others)
 
         patch.setattr(flowing, "_decide", wrong)
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from foliot.ids import Ids
 from foliot.model.job import More, NewJob
 from foliot.model.workflow import NewStep, NewWorkflow
-from foliot.store.flowing import Rows
 from foliot.store.growing import submit
 from foliot.store.guest import at_once
+from foliot.store.reply import Reply, Rows
 
 
 class Counting:
@@ -22,6 +22,11 @@ class Counting:
         if name == "insert_steps":
             self.said.append(len(str(values["rows"])))
         return [("there",)] if name == "insert_workflow" else []
+
+    def say(self, name: str, /, **values: object) -> Reply:
+        return Reply(at_once(self.ask(name, **values)))
+
+    async def hear(self) -> None: ...
 
     async def insert(self, jobs: Sequence[NewJob]) -> None: ...
 

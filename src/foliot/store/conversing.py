@@ -12,7 +12,8 @@ from foliot.ids import JobId, SessionId, partition_of
 from foliot.model.job import ClaimedJob, Parent
 from foliot.model.workflow import AddedStep, Advance, NewStep, NewWorkflow, Step, Workflow
 from foliot.store import adding, following, growing, rows, steering
-from foliot.store.flowing import Rows, Talk, to_json
+from foliot.store.flowing import Talk, to_json
+from foliot.store.reply import Rows
 from foliot.store.searching import Record
 
 T = TypeVar("T")

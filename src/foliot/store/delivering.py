@@ -12,7 +12,8 @@ from foliot.ids import event_id, hook_id
 from foliot.model.event import Event, Listener, Listens, Told
 from foliot.model.job import More, NewJob
 from foliot.store.events import Delivered
-from foliot.store.flowing import Rows, Talk, job_of
+from foliot.store.flowing import Talk, job_of
+from foliot.store.reply import Rows
 
 ANY: Final = "*"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

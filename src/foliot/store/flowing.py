@@ -27,8 +27,7 @@ from foliot.model.workflow import (
     decide,
     is_spared,
 )
-
-Rows = list[tuple[Any, ...]]
+from foliot.store.reply import Reply, Rows
 
 _MAPPED: Final = "mapped"  # how a map has ended that is done: its elements have not
 _LEVELS: Final = 50  # in one transaction; a longer chain of skips is carried on in the next
@@ -42,6 +41,14 @@ class Talk(Protocol):
 
     async def ask(self, name: str, /, **values: object) -> Rows:
         """One of the statements of workflows.sql, steering.sql or events.sql."""
+        ...
+
+    def say(self, name: str, /, **values: object) -> Reply:
+        """The same, with the next question or the commit: in one round trip with what else is said."""
+        ...
+
+    async def hear(self) -> None:
+        """Until there is a reply to everything that was said."""
         ...
 
     async def insert(self, jobs: Sequence[NewJob]) -> None: ...
@@ -78,16 +85,20 @@ class Progress:
     """What has come of it so far, in one transaction."""
 
     def __init__(self) -> None:
-        self.lanes: list[tuple[int, JobState]] = []
+        self._admitted: list[Reply] = []
         self.more: set[JobId] = set()
         self.ended: list[JobId] = []
 
-    def admit(self, found: Rows) -> None:
-        self.lanes += [(lane, JobState(state)) for lane, state in found]
+    def admit(self, jobs: Reply) -> None:
+        """Rows of their lanes and states."""
+        self._admitted.append(jobs)
 
     @property
     def advance(self) -> Advance:
-        return Advance(tuple(self.lanes), tuple(sorted(self.more)), tuple(self.ended))
+        """When all that was said has been heard."""
+        found = [row for reply in self._admitted for row in reply.rows]
+        lanes = tuple((lane, JobState(state)) for lane, state in found)
+        return Advance(lanes, tuple(sorted(self.more)), tuple(self.ended))
 
 
 def to_json(value: object) -> str:
@@ -116,30 +127,44 @@ def _locked(id: str, state: str, policy: str, *told: Any) -> Locked:
     return Locked(JobId(id), state, policy, *flags, *counts)
 
 
-async def end(talk: Talk, flows: Sequence[str], ids: Sequence[str]) -> Advance:
-    """These steps may have ended in this transaction."""
+async def end(talk: Talk, flows: Sequence[str], ids: Sequence[str]) -> Progress:
+    """These steps may have ended in this transaction. What was said last of it is not heard yet."""
     if ids:
-        await talk.ask("mark_steps", ids=to_json(list(ids)))
+        talk.say("mark_steps", ids=to_json(list(ids)))
     progress = Progress()
-    await tell(talk, flows, progress)
-    return progress.advance
+    await _tell(talk, flows, progress)
+    return progress
 
 
 async def tell(talk: Talk, flows: Sequence[str], progress: Progress) -> None:
+    await _tell(talk, flows, progress)
+    await talk.hear()
+
+
+async def _tell(talk: Talk, flows: Sequence[str], progress: Progress) -> None:
     for _ in range(_LEVELS):
         told = await talk.ask("take_untold_steps", ids=to_json(list(flows)))
         if not told:
             return
-        standing = await _settle(talk, told, progress)
-        ended: dict[str, list[str]] = {}  # child -> states of parents
-        for _, _, state, *below, is_map in told:
-            how = _MAPPED if is_map and state == JobState.SUCCEEDED else state
-            for children in below:
-                for child in decode_ids(children) if children != "[]" else ():
-                    ended.setdefault(child, []).append(how)
-        if ended:
-            await _decide(talk, ended, standing, progress)
+        settled = _settle(talk, told)
+        ended = _below(told)
+        found = await talk.ask("read_steps", ids=to_json(sorted(ended))) if ended else []
+        await talk.hear()
+        standing = _stand(talk, settled.rows, progress)
+        if not await _decide(talk, found, ended, standing, progress):
+            return
     progress.more.update(JobId(flow) for flow in flows)
+
+
+def _below(told: Rows) -> dict[str, list[str]]:
+    """Children, with how their parents have ended."""
+    ended: dict[str, list[str]] = {}
+    for _, _, state, *below, is_map in told:
+        how = _MAPPED if is_map and state == JobState.SUCCEEDED else state
+        for children in below:
+            for child in decode_ids(children) if children != "[]" else ():
+                ended.setdefault(child, []).append(how)
+    return ended
 
 
 async def flush(talk: Talk, id: JobId) -> None:
@@ -157,18 +182,22 @@ class _Standing(msgspec.Struct, frozen=True):
     failing: bool
 
 
-async def _settle(talk: Talk, told: Rows, progress: Progress) -> dict[str, _Standing]:
-    """Count the ends of steps in their workflows; one whose last step this was has ended."""
+def _settle(talk: Talk, told: Rows) -> Reply:
+    """Count the ends of steps in their workflows."""
     steps: Counter[str] = Counter()
     failed: Counter[str] = Counter()
     for workflow, _, state, *_ in told:
         steps[workflow] += 1
         failed[workflow] += state in FAILED
     rows = [(flow, number, failed[flow]) for flow, number in sorted(steps.items())]
+    return talk.say("settle_workflows", rows=to_json(rows))
+
+
+def _stand(talk: Talk, settled: Rows, progress: Progress) -> dict[str, _Standing]:
+    """How these workflows stand; one whose last step this was has ended."""
     standing: dict[str, _Standing] = {}
     waiters = []
-    found = await talk.ask("settle_workflows", rows=to_json(rows))
-    for id, state, policy, cancelled, stopped, paused, failures, waiter in found:
+    for id, state, policy, cancelled, stopped, paused, failures, waiter in settled:
         failing = policy == "fail_fast" and failures > 0
         standing[id] = _Standing(bool(cancelled), bool(paused), failing)
         if state != "running":
@@ -179,17 +208,18 @@ async def _settle(talk: Talk, told: Rows, progress: Progress) -> dict[str, _Stan
         elif failing and not stopped:
             progress.more.add(JobId(id))
     if waiters:
-        progress.admit(await talk.ask("release_waiters", ids=to_json(waiters)))
+        progress.admit(talk.say("release_waiters", ids=to_json(waiters)))
     return standing
 
 
 async def _decide(
     talk: Talk,
+    found: Rows,
     ended: dict[str, list[str]],
     standing: dict[str, _Standing],
     progress: Progress,
-) -> None:
-    found = await talk.ask("read_steps", ids=to_json(sorted(ended)))
+) -> bool:
+    """Which of the children may run. Whether others are to be told of the end of some."""
     counted, begun, skipped = [], [], []
     for job, flow, rule, map_rule, parents, pending, succeeded, failed, signal, template in found:
         states = [
@@ -216,23 +246,24 @@ async def _decide(
         elif skip:
             skipped.append(job)
     if counted:
-        await talk.ask("count_steps", rows=to_json(counted))
+        talk.say("count_steps", rows=to_json(counted))
     if skipped:
-        await talk.ask("skip_steps", ids=to_json(sorted(skipped)), reason="parents")
-    if begun:
-        await _begin(talk, sorted(begun), progress)
+        talk.say("skip_steps", ids=to_json(sorted(skipped)), reason="parents")
+    signalled = await _begin(talk, sorted(begun), progress) if begun else False
+    return bool(skipped) or signalled
 
 
 async def _begin(
     talk: Talk, begun: Sequence[tuple[str, str, str | None, str, bool]], progress: Progress
-) -> None:
+) -> bool:
+    """Whether one of them has ended at once: its signal had come."""
     rows = []
     for job, _, signal, template, paused in begun:
         known = _decode_template(template)
         expires = None if known.more is None else known.more.expires_in
         rows.append((job, hold_of(known, signal, paused=paused), known.delay, expires))
-    progress.admit(await talk.ask("begin_steps", rows=to_json(rows)))
-    await hand_over(talk, [(job, flow, signal) for job, flow, signal, *_ in begun if signal])
+    progress.admit(talk.say("begin_steps", rows=to_json(rows)))
+    return await hand_over(talk, [(job, flow, signal) for job, flow, signal, *_ in begun if signal])
 
 
 def hold_of(job: NewJob, signal: str | None, *, paused: bool) -> str | None:
@@ -244,10 +275,10 @@ def hold_of(job: NewJob, signal: str | None, *, paused: bool) -> str | None:
     return HELD_BY_PAUSE if paused and not ordered else None
 
 
-async def hand_over(talk: Talk, waiting: Sequence[tuple[str, str, str]]) -> None:
-    """Steps that now wait for a signal, and those signals that have come already."""
+async def hand_over(talk: Talk, waiting: Sequence[tuple[str, str, str]]) -> bool:
+    """Steps that now wait for a signal, and those signals that have come already. Whether any has."""
     if not waiting:
-        return
+        return False
     names = sorted({(flow, signal) for _, flow, signal in waiting})
     come = {
         (flow, name): bytes(payload).decode()
@@ -255,5 +286,6 @@ async def hand_over(talk: Talk, waiting: Sequence[tuple[str, str, str]]) -> None
     }
     rows = [(job, come[flow, name]) for job, flow, name in waiting if (flow, name) in come]
     if rows:
-        await talk.ask("end_signalled", rows=to_json(rows))
-        await talk.ask("mark_steps", ids=to_json([job for job, _ in rows]))
+        talk.say("end_signalled", rows=to_json(rows))
+        talk.say("mark_steps", ids=to_json([job for job, _ in rows]))
+    return bool(rows)

@@ -28,7 +28,6 @@ from foliot.shown import did_you_mean
 from foliot.store.flowing import (
     Locked,
     Progress,
-    Rows,
     Talk,
     decode_ids,
     flush,
@@ -40,6 +39,7 @@ from foliot.store.flowing import (
     to_json,
 )
 from foliot.store.growing import as_inserted
+from foliot.store.reply import Rows
 
 
 async def advance(talk: Talk, ids: Sequence[JobId]) -> Advance:
@@ -142,7 +142,8 @@ async def resume(talk: Talk, id: JobId) -> Advance | None:
     await talk.ask("resume_workflow", id=id)
     begun = [job for job, begun, *_ in await talk.ask("list_live_steps", id=id) if begun]
     progress = Progress()
-    progress.admit(await talk.ask("resume_steps", ids=to_json(begun)))
+    progress.admit(talk.say("resume_steps", ids=to_json(begun)))
+    await talk.hear()
     return progress.advance
 
 

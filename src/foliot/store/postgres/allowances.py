@@ -17,8 +17,9 @@ from foliot.model.limit import Limit, Rules, allowance
 from foliot.store.limiting import running_under
 from foliot.store.port import Share
 from foliot.store.postgres.arrays import texts
-from foliot.store.postgres.connection import Ask, Rows, Step, Transacting, Values
+from foliot.store.postgres.connection import Ask, Step, Transacting, Values
 from foliot.store.postgres.gates import ASK_RULES, RULES, SQL, recount
+from foliot.store.reply import Rows
 from foliot.store.sql import Statement
 
 CHANGE_RULES: Final = Step(SQL["change_rules"], {"space": RULES})

@@ -11,7 +11,8 @@ from foliot.clock import Clock
 from foliot.model.audit import Deed, Entry
 from foliot.store import rows
 from foliot.store.postgres.arrays import texts, words
-from foliot.store.postgres.connection import Ask, Connections, Rows, Step, Transacting, Values
+from foliot.store.postgres.connection import Ask, Connections, Step, Transacting, Values
+from foliot.store.reply import Rows
 from foliot.store.searching import LAST_ID, Record
 from foliot.store.sql import load_statements
 

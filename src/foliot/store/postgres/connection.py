@@ -20,10 +20,10 @@ from foliot.clock import Clock
 from foliot.errors import FoliotError, InvalidValue, StoreUnavailable
 from foliot.ids import Ids
 from foliot.store.postgres.failures import explain, role_of, translate, unavailable
+from foliot.store.reply import Reply, Rows
 from foliot.store.sql import Statement
 
 T = TypeVar("T")
-Rows = list[tuple[Any, ...]]
 Values = Mapping[str, object]
 
 _TRIES: Final = 6  # of a transaction that deadlocked or could not be serialised
@@ -33,9 +33,8 @@ _PLANS_LAST: Final = (
     5.0  # seconds: a plan that was made while a table was empty is no good when it is full
 )
 # A process that is stopped between two statements keeps what it has locked from others no longer than this, which is
-# less than the term of a lease. The server does not count the time after a pipeline.
-_BEGIN_STEPS: Final = ("BEGIN", "SET LOCAL idle_in_transaction_session_timeout = '3s'")
-_BEGIN: Final = "; ".join(_BEGIN_STEPS)
+# less than the term of a lease.
+_BEGIN: Final = ("BEGIN", "SET LOCAL idle_in_transaction_session_timeout = '3s'")
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -46,7 +45,42 @@ class Step(msgspec.Struct, frozen=True):
     prepared: bool = True  # its plan is kept for the next time
 
 
-Ask = Callable[[Step], Awaitable[Rows]]
+class Send(Protocol):
+    async def __call__(self, steps: Sequence[Step], *, last: bool) -> list[Rows]: ...
+
+
+class Ask:
+    """Asks within a transaction, one question after the other. What is only said goes with the next question, in one
+    round trip, or with the commit."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._said: list[tuple[Step, Reply]] = []
+
+    async def __call__(self, step: Step) -> Rows:
+        reply = self.say(step)
+        await self.hear()
+        return reply.rows
+
+    def say(self, step: Step) -> Reply:
+        reply = Reply()
+        self._said.append((step, reply))
+        return reply
+
+    async def hear(self) -> None:
+        """Until everything that was said has been answered."""
+        if self._said:
+            await self._pass_on(last=False)
+
+    async def end(self) -> None:
+        """With what was said last."""
+        await self._pass_on(last=True)
+
+    async def _pass_on(self, *, last: bool) -> None:
+        said, self._said = self._said, []
+        answers = await self._send([step for step, _ in said], last=last)
+        for (_, reply), rows in zip(said, answers, strict=True):
+            reply.come(rows)
 
 
 class Transacting(Protocol):
@@ -62,12 +96,6 @@ class Transacting(Protocol):
 
     async def converse(self, talk: Callable[[Ask], Awaitable[T]]) -> T:
         """One transaction in which an answer may decide what comes next."""
-        ...
-
-    async def consult(
-        self, steps: Sequence[Step], then: Callable[[list[Rows]], Sequence[Step]]
-    ) -> tuple[list[Rows], list[Rows]]:
-        """One transaction: these steps, and what their answers decide."""
         ...
 
 
@@ -138,35 +166,24 @@ class Connections:
         return await self._retry(lambda connection: self._run(connection, steps))
 
     async def converse(self, talk: Callable[[Ask], Awaitable[T]]) -> T:
-        """One transaction of as many round trips as `talk` asks questions, for what is done by hand: an answer may
-        decide what comes next. It may be begun again."""
+        """One transaction of as many round trips as `talk` asks questions, and one to commit: an answer may decide what
+        comes next. It may be begun again."""
 
         async def run(connection: Line) -> T:
-            async def ask(step: Step) -> Rows:
-                return await self._say(connection, step)
+            begin: Sequence[str] = _BEGIN
 
-            await self._forget_old_plans(connection)
-            await connection.execute(_BEGIN, prepare=False)
+            async def send(steps: Sequence[Step], *, last: bool) -> list[Rows]:
+                nonlocal begin
+                if last and begin and not steps:
+                    return []  # nothing was asked
+                before, begin = begin, ()
+                after = ("COMMIT",) if last else ()
+                return await self._exchange(connection, steps, before=before, after=after)
+
+            ask = Ask(send)
             told = await talk(ask)
-            await connection.execute("COMMIT", prepare=False)
+            await ask.end()
             return told
-
-        return await self._retry(run)
-
-    async def consult(
-        self, steps: Sequence[Step], then: Callable[[list[Rows]], Sequence[Step]]
-    ) -> tuple[list[Rows], list[Rows]]:
-        """One transaction in two round trips: these steps, and what their answers decide. It may be begun again."""
-
-        async def run(connection: Line) -> tuple[list[Rows], list[Rows]]:
-            # One pipeline with a mark in the middle: up to there the server counts the time that it waits for us.
-            async with connection.pipeline() as pipeline:
-                await self._forget_old_plans(connection)
-                cursors = await self._send(connection, steps, before=_BEGIN_STEPS)
-                await pipeline.sync()
-                first = await _fetch(cursors)
-                cursors = await self._send(connection, then(first), after=("COMMIT",))
-            return first, await _fetch(cursors)
 
         return await self._retry(run)
 
@@ -221,36 +238,30 @@ class Connections:
         raise AssertionError("there is always a last turn")
 
     async def _run(self, connection: Line, steps: Sequence[Step]) -> list[Rows]:
-        explicit = len(steps) > 1  # one statement is a transaction by itself
-        async with connection.pipeline():
-            await self._forget_old_plans(connection)
-            before, after = (("BEGIN",), ("COMMIT",)) if explicit else ((), ())
-            cursors = await self._send(connection, steps, before=before, after=after)
-        return await _fetch(cursors)
+        # One statement is a transaction by itself.
+        before, after = (("BEGIN",), ("COMMIT",)) if len(steps) > 1 else ((), ())
+        return await self._exchange(connection, steps, before=before, after=after)
 
-    async def _send(
+    async def _exchange(
         self,
         connection: Line,
         steps: Sequence[Step],
         *,
-        before: Sequence[str] = (),
-        after: Sequence[str] = (),
-    ) -> list[AsyncRawCursor[Any]]:
-        """Within a pipeline: the answers are there when that has been synchronised."""
+        before: Sequence[str],
+        after: Sequence[str],
+    ) -> list[Rows]:
+        """All of it in one round trip."""
         prepare = not self.pooled
         cursors = [AsyncRawCursor(connection) for _ in steps]
-        for word in before:
-            await connection.execute(word, prepare=prepare)
-        for cursor, step in zip(cursors, steps, strict=True):
-            await self._execute(cursor, step)
-        for word in after:
-            await connection.execute(word, prepare=prepare)
-        return cursors
-
-    async def _say(self, connection: Line, step: Step) -> Rows:
-        cursor = AsyncRawCursor(connection)
-        await self._execute(cursor, step)
-        return await cursor.fetchall() if cursor.description else []
+        async with connection.pipeline():
+            await self._forget_old_plans(connection)
+            for word in before:
+                await connection.execute(word, prepare=prepare)
+            for cursor, step in zip(cursors, steps, strict=True):
+                await self._execute(cursor, step)
+            for word in after:
+                await connection.execute(word, prepare=prepare)
+        return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
     async def _execute(self, cursor: AsyncRawCursor[Any], step: Step) -> None:
         statement = step.statement
@@ -270,10 +281,6 @@ class Connections:
     async def _configure(self, connection: Line) -> None:
         connection.prepare_threshold = None if self.pooled else 0
         connection.planned_at = self._clock.monotonic()
-
-
-async def _fetch(cursors: Sequence[AsyncRawCursor[Any]]) -> list[Rows]:
-    return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
 
 def to_conninfo(url: str, *, timeout: float) -> str:

@@ -6,18 +6,17 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-import msgspec
-
 from foliot.clock import Clock
 from foliot.ids import JobId
 from foliot.model.job import End, JobState, Outcome
 from foliot.model.workflow import Advance
-from foliot.store.flowing import end, lock, to_json
+from foliot.store.flowing import Progress, end, lock, to_json
 from foliot.store.postgres.arrays import words
 from foliot.store.postgres.audit import audit_steps
-from foliot.store.postgres.connection import Ask, Rows, Step, Transacting, Values
-from foliot.store.postgres.gates import Claim
+from foliot.store.postgres.connection import Ask, Step, Transacting, Values
+from foliot.store.postgres.gates import Claim, decide, heard
 from foliot.store.postgres.workflows import PostgresTalk
+from foliot.store.reply import Reply, Rows
 from foliot.store.searching import Record
 from foliot.store.sql import load_statements
 
@@ -60,24 +59,22 @@ class Ends:
         """These statements, of which the first so many end jobs; what follows from that before the others; and what
         their answers decide."""
 
-        async def run(ask: Ask) -> tuple[list[Rows], list[Rows], Advance]:
+        async def run(ask: Ask) -> tuple[list[Reply], list[Reply], Progress]:
             talk = PostgresTalk(ask, self._partition, self._now)
-            locked = await lock(talk, self._flows)
-            results = [await ask(step) for step in steps[:finishing]]
-            if self._back and any(flow.paused for flow in locked.values()):
-                await talk.ask("hold_steps", ids=to_json(self._back))
-            advance = await end(talk, self._flows, self._ended)
+            talk.say("lock_workflows", ids=to_json(self._flows))
+            results = [ask.say(step) for step in steps[:finishing]]
+            if self._back:
+                talk.say("hold_steps", ids=to_json(self._back))
+            progress = await end(talk, self._flows, self._ended)
             if self._awaited:
-                await talk.ask("await_workflows", rows=to_json(self._awaited))
+                talk.say("await_workflows", rows=to_json(self._awaited))
                 named = to_json([flow for flow, _ in self._awaited])
-                found = await talk.ask("release_waiters", ids=named)
-                lanes = tuple((lane, JobState(state)) for lane, state in found)
-                advance = msgspec.structs.replace(advance, lanes=advance.lanes + lanes)
-            results += [await ask(step) for step in steps[finishing:]]
-            then = [] if claim is None else claim.decide(results)
-            return results, [await ask(step) for step in then], advance
+                progress.admit(talk.say("release_waiters", ids=named))
+            results += [ask.say(step) for step in steps[finishing:]]
+            return results, await decide(ask, claim, results), progress
 
-        return await connections.converse(run)
+        results, second, progress = await connections.converse(run)
+        return heard(results), heard(second), progress.advance
 
 
 class StepEnds:
@@ -112,7 +109,9 @@ class StepEnds:
             return Advance()
         if self._paused:  # one that is taken back does not start meanwhile
             await self._talk.ask("hold_steps", ids=to_json(self._ids))
-        return await end(self._talk, self._named, [*self._ids, *others])
+        progress = await end(self._talk, self._named, [*self._ids, *others])
+        await self._talk.hear()
+        return progress.advance
 
 
 async def cancel_jobs(

@@ -12,7 +12,8 @@ from foliot.model.job import JobState
 from foliot.store import rows
 from foliot.store.events import Missed, missed_of
 from foliot.store.postgres.arrays import numbers, optional_numbers, texts, words
-from foliot.store.postgres.connection import Ask, Connections, Rows, Step, Values
+from foliot.store.postgres.connection import Ask, Connections, Step, Values
+from foliot.store.reply import Rows
 from foliot.store.scheduling import (
     MOST_LATE,
     CatchUp,

@@ -21,7 +21,8 @@ from foliot.store.admission import Admitted, admissions
 from foliot.store.limiting import candidate, fixed_names, uses_of
 from foliot.store.port import DEADLINE_GRACE, Share
 from foliot.store.postgres.arrays import numbers, optional_numbers, texts, words
-from foliot.store.postgres.connection import Ask, Rows, Step, Transacting, Values
+from foliot.store.postgres.connection import Ask, Step, Transacting, Values
+from foliot.store.reply import Reply, Rows
 from foliot.store.sql import load_statements
 
 SQL: Final = load_statements("foliot.store.postgres", "limits.sql", "claim.sql")
@@ -102,11 +103,32 @@ class Claim(Protocol):
     @property
     def steps(self) -> list[Step]: ...
 
-    def decide(self, results: Sequence[Rows]) -> list[Step]:
-        """What is to be done by the answers to all steps so far."""
-        ...
-
     def read(self, results: Sequence[Rows], second: Sequence[Rows]) -> Gated: ...
+
+
+async def decide(ask: Ask, claim: Claim | None, said: Sequence[Reply]) -> list[Reply]:
+    """What a claim has to say when everything before it has been heard."""
+    if not isinstance(claim, GatedClaim):
+        return []
+    await ask.hear()
+    return [ask.say(step) for step in claim.decide(heard(said))]
+
+
+async def consult(
+    connections: Transacting, steps: Sequence[Step], claim: GatedClaim
+) -> tuple[list[Rows], list[Rows]]:
+    """In two round trips: these steps, and what their answers decide."""
+
+    async def talk(ask: Ask) -> tuple[list[Reply], list[Reply]]:
+        said = [ask.say(step) for step in steps]
+        return said, await decide(ask, claim, said)
+
+    first, second = await connections.converse(talk)
+    return heard(first), heard(second)
+
+
+def heard(replies: Sequence[Reply]) -> list[Rows]:
+    return [reply.rows for reply in replies]
 
 
 class PlainClaim:
@@ -121,9 +143,6 @@ class PlainClaim:
     @property
     def steps(self) -> list[Step]:
         return [LOCK_RULES, Step(SQL["claim_jobs"], self._values)]
-
-    def decide(self, results: Sequence[Rows]) -> list[Step]:
-        return []
 
     def read(self, results: Sequence[Rows], second: Sequence[Rows]) -> Gated:
         claimed = rows.claimed_jobs(results[-1])
@@ -168,6 +187,7 @@ class GatedClaim:
         ]
 
     def decide(self, results: Sequence[Rows]) -> list[Step]:
+        """What is to be done by the answers to all steps so far."""
         *_, (version,), _, picked, uses = results
         left, now = self._leaving.left(results), uses[0][0]
         steps: list[Step] = []

@@ -14,10 +14,11 @@ from foliot.shown import redact
 from foliot.store.guest import Answer, Release, Run, elsewhere, first_row, settle
 from foliot.store.migrate import check
 from foliot.store.port import Jobs
-from foliot.store.postgres.connection import Ask, Rows, Step, Values, to_conninfo
+from foliot.store.postgres.connection import Ask, Step, Values, to_conninfo
 from foliot.store.postgres.failures import translate
 from foliot.store.postgres.jobs import PostgresJobs
 from foliot.store.postgres.migrations import MIGRATIONS, read_applied
+from foliot.store.reply import Rows
 from foliot.store.sql import Statement, load_statements
 
 T = TypeVar("T")
@@ -44,13 +45,13 @@ class Lent:
         return [await self.read(step.statement, step.values) for step in steps]
 
     async def converse(self, talk: Callable[[Ask], Awaitable[T]]) -> T:
-        return await talk(lambda step: self.read(step.statement, step.values))
+        async def send(steps: Sequence[Step], *, last: bool) -> list[Rows]:  # noqa: ARG001 - its owner commits
+            return await self.transact(steps)
 
-    async def consult(
-        self, steps: Sequence[Step], then: Callable[[list[Rows]], Sequence[Step]]
-    ) -> tuple[list[Rows], list[Rows]]:
-        first = await self.transact(steps)
-        return first, await self.transact(then(first))
+        ask = Ask(send)
+        told = await talk(ask)
+        await ask.end()
+        return told
 
 
 class PostgresGuest:

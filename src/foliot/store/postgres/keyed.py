@@ -14,8 +14,9 @@ from foliot.model.limit import Rules
 from foliot.store.admission import Admitted
 from foliot.store.port import Share
 from foliot.store.postgres.arrays import numbers, texts, words
-from foliot.store.postgres.connection import Rows, Step, Values
+from foliot.store.postgres.connection import Step, Values
 from foliot.store.postgres.gates import LOCK_DOOR, LOCK_RULES, SQL, Gated, is_stale, look_values
+from foliot.store.reply import Rows
 
 _LEAVE: Final = Step(SQL["leave_keys"], {})
 
@@ -51,9 +52,6 @@ class KeyedClaim:
         }
         leave = (_LEAVE,) if leaving else ()
         self.steps = [LOCK_RULES, LOCK_DOOR, *leave, Step(SQL["claim_keyed"], values)]
-
-    def decide(self, results: Sequence[Rows]) -> list[Step]:
-        return []
 
     def read(self, results: Sequence[Rows], second: Sequence[Rows]) -> Gated:
         claimed: list[ClaimedJob] = []

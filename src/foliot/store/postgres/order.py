@@ -13,8 +13,9 @@ from foliot.model.job import JobState, Order
 from foliot.model.lane import TURN
 from foliot.store.admission import FIRST_TURN, Admitted, Round, Walk, admissions
 from foliot.store.postgres.arrays import numbers, texts, words
-from foliot.store.postgres.connection import Ask, Connections, Rows, Step, Values
+from foliot.store.postgres.connection import Ask, Connections, Step, Values
 from foliot.store.postgres.ends import StepEnds
+from foliot.store.reply import Rows
 from foliot.store.sql import load_statements
 
 SQL: Final = load_statements("foliot.store.postgres", "order.sql")

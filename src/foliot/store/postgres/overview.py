@@ -7,7 +7,8 @@ from typing import Final
 from foliot.clock import Clock
 from foliot.model.overview import ActiveJob, Failure, HeldJobs, Loads, Overdue, Tally
 from foliot.store import overview
-from foliot.store.postgres.connection import Connections, Rows, Values
+from foliot.store.postgres.connection import Connections, Values
+from foliot.store.reply import Rows
 from foliot.store.sql import load_statements
 
 SQL: Final = load_statements("foliot.store.postgres", "overview.sql")

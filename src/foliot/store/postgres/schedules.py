@@ -27,10 +27,11 @@ from foliot.model.schedule import (
 from foliot.store import rows
 from foliot.store.postgres.arrays import blobs, numbers, optional_numbers, texts, words
 from foliot.store.postgres.audit import act_by_hand, audit_steps
-from foliot.store.postgres.connection import Ask, Connections, Rows, Step, Values
+from foliot.store.postgres.connection import Ask, Connections, Step, Values
 from foliot.store.postgres.fire import SQL as FIRE
 from foliot.store.postgres.fire import Firing
 from foliot.store.postgres.submit import insert_steps
+from foliot.store.reply import Rows
 from foliot.store.scheduling import (
     FIRST_SCHEDULE,
     GRACE,

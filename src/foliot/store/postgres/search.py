@@ -14,7 +14,8 @@ from foliot.ids import JobId, partition_of
 from foliot.model.job import JobState
 from foliot.model.search import Page, Standing, Tally
 from foliot.store import rows
-from foliot.store.postgres.connection import Connections, Rows, Step, Values
+from foliot.store.postgres.connection import Connections, Step, Values
+from foliot.store.reply import Rows
 from foliot.store.searching import FIRST_ID, LAST_ID, SEARCH_TIMEOUT, Conditions, conditions
 from foliot.store.sql import compose, load_statements
 

@@ -21,8 +21,9 @@ from foliot.store.living import IDLE, Extended, Load
 from foliot.store.postgres.allowances import CHANGE_RULES
 from foliot.store.postgres.arrays import numbers, texts, words
 from foliot.store.postgres.audit import act_by_hand
-from foliot.store.postgres.connection import Connections, Rows, Step, Values
+from foliot.store.postgres.connection import Connections, Step, Values
 from foliot.store.postgres.gates import SQL as LIMITS
+from foliot.store.reply import Rows
 from foliot.store.searching import Record
 from foliot.store.sql import load_statements
 

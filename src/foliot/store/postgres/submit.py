@@ -17,8 +17,9 @@ from foliot.store.batches import chunks
 from foliot.store.guest import Release, settle
 from foliot.store.postgres.arrays import blobs, numbers, optional_numbers, texts, words
 from foliot.store.postgres.change import release_steps, replace_steps
-from foliot.store.postgres.connection import Rows, Step, Transacting, Values
+from foliot.store.postgres.connection import Step, Transacting, Values
 from foliot.store.postgres.keys import wait_steps
+from foliot.store.reply import Rows
 from foliot.store.sql import load_statements
 
 SQL: Final = load_statements("foliot.store.postgres", "submit.sql")

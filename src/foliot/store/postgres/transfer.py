@@ -11,7 +11,8 @@ import msgspec
 
 from foliot.store.operator import Record, Value
 from foliot.store.postgres.arrays import blobs, texts
-from foliot.store.postgres.connection import Connections, Rows, Step
+from foliot.store.postgres.connection import Connections, Step
+from foliot.store.reply import Rows
 from foliot.store.sql import Statement, parse_statement
 from foliot.store.tables import TABLES, Form, Table
 

@@ -25,11 +25,19 @@ from foliot.store.limiting import slots_of
 from foliot.store.port import Cycle, Share
 from foliot.store.postgres.allowances import Allowances
 from foliot.store.postgres.arrays import blobs, numbers, texts, words
-from foliot.store.postgres.connection import Rows, Step, Transacting, Values
+from foliot.store.postgres.connection import Step, Transacting, Values
 from foliot.store.postgres.ends import Ends, linked_flows
-from foliot.store.postgres.gates import Claim, GatedClaim, PlainClaim, claim_values, read_rules
+from foliot.store.postgres.gates import (
+    Claim,
+    GatedClaim,
+    PlainClaim,
+    claim_values,
+    consult,
+    read_rules,
+)
 from foliot.store.postgres.keyed import KeyedClaim
 from foliot.store.postgres.order import order_steps
+from foliot.store.reply import Rows
 from foliot.store.sql import JOB_FILES, load_statements
 
 SQL: Final = load_statements("foliot.store.postgres", *JOB_FILES)
@@ -120,7 +128,7 @@ class Trips:
                 self._connections, steps, ending.finishing, claim
             )
         elif isinstance(claim, GatedClaim):
-            results, second = await self._connections.consult(steps, claim.decide)
+            results, second = await consult(self._connections, steps, claim)
         else:
             results = await self._connections.transact(steps)
         taken = None if claim is None else claim.read(results, second)

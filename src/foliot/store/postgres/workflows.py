@@ -14,8 +14,9 @@ from foliot.store.conversing import Conversing
 from foliot.store.flowing import Talk
 from foliot.store.postgres.arrays import words
 from foliot.store.postgres.audit import audit_steps
-from foliot.store.postgres.connection import Ask, Rows, Step, Transacting, Values
+from foliot.store.postgres.connection import Ask, Step, Transacting, Values
 from foliot.store.postgres.submit import insert_steps
+from foliot.store.reply import Reply, Rows
 from foliot.store.searching import Record
 from foliot.store.sql import load_statements
 
@@ -33,9 +34,16 @@ class PostgresTalk:
         self._now = now
 
     async def ask(self, name: str, /, **values: object) -> Rows:
-        return await self._ask(
-            Step(SQL[name], {**values, "partition": self._partition, "now": self._now})
-        )
+        return await self._ask(self._step(name, values))
+
+    def say(self, name: str, /, **values: object) -> Reply:
+        return self._ask.say(self._step(name, values))
+
+    async def hear(self) -> None:
+        await self._ask.hear()
+
+    def _step(self, name: str, values: Values) -> Step:
+        return Step(SQL[name], {**values, "partition": self._partition, "now": self._now})
 
     async def insert(self, jobs: Sequence[NewJob]) -> None:
         for step in insert_steps(self._partition, jobs, self._now):

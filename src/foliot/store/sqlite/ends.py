@@ -49,7 +49,7 @@ def tell_ends(connection: Connection, partition: int, now: int, steps: Rows) -> 
         locked = await lock(talk, flows)
         if any(flow.paused for flow in locked.values()):
             await talk.ask("hold_steps", ids=to_json(ids))
-        return await end(talk, flows, ids)
+        return (await end(talk, flows, ids)).advance
 
     return at_once(tell(SqliteTalk(connection, partition, now)))
 

@@ -13,6 +13,7 @@ from foliot.store import steering
 from foliot.store.conversing import Conversing
 from foliot.store.flowing import Talk
 from foliot.store.guest import at_once
+from foliot.store.reply import Reply
 from foliot.store.searching import Record
 from foliot.store.sqlite.audit import write_record
 from foliot.store.sqlite.batches import Rows, Values, execute, load_parts, submissions, to_json
@@ -34,6 +35,12 @@ class SqliteTalk:
 
     async def ask(self, name: str, /, **values: object) -> Rows:
         return execute(self._connection, SQL[name], {**values, **self._common})
+
+    def say(self, name: str, /, **values: object) -> Reply:
+        return Reply(execute(self._connection, SQL[name], {**values, **self._common}))
+
+    async def hear(self) -> None:
+        """Every reply is there at once."""
 
     async def insert(self, jobs: Sequence[NewJob]) -> None:
         insert(self._connection, submissions(jobs), self._common)

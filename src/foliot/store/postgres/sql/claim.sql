@@ -3,21 +3,22 @@
 -- name: claim_jobs
 -- The front of each lane, up to its quota, lanes in the order they are named. The candidates are fixed by a
 -- materialized CTE, so that the limit holds whatever the plan. Rides jobs_ready, then the primary key.
+-- Arrays are sub-selects, behind which one lane is not estimated cheaper than ten: else every claim would be planned anew.
 -- By the time of the statement: now() is when the transaction began, and what it then finished may have taken longer
 -- than a job that is claimed here has been due, or than a beat ago.
 -- When it was due is told where its id does not say so: after a delay or a retry, and of a run that was made up for,
 -- whose id has the time that its schedule named.
 WITH picked AS MATERIALIZED (
     SELECT j.id
-    FROM unnest(:lanes::bigint[], :queues::text[], :quotas::integer[], :choosy::boolean[])
-        AS l (lane, queue, quota, choosy)
+    FROM unnest((SELECT :lanes::bigint[]), (SELECT :queues::text[]), (SELECT :quotas::integer[]),
+                (SELECT :choosy::boolean[])) AS l (lane, queue, quota, choosy)
     CROSS JOIN LATERAL (
         SELECT r.id
         FROM foliot.jobs r
         WHERE r.partition = :partition AND r.lane = l.lane AND r.state = 'ready'
           AND (r.expires_at IS NULL OR r.expires_at > coalesce(:now, statement_timestamp()))
           -- Where there may be kinds that this worker does not know.
-          AND (NOT l.choosy OR r.kind = ANY (:kinds::text[]))
+          AND (NOT l.choosy OR r.kind = ANY ((SELECT :kinds::text[])::text[]))
           -- A scalar, not NOT EXISTS: that would become a join, and mix up the order of the lanes.
           AND (SELECT q.paused_at FROM foliot.queues q WHERE q.name = l.queue) IS NULL
           -- Whoever does not know the limits that there are claims nothing.
@@ -26,7 +27,7 @@ WITH picked AS MATERIALIZED (
         LIMIT l.quota
         FOR UPDATE SKIP LOCKED
     ) j
-    LIMIT :room
+    LIMIT (SELECT :room::integer)
 ), taken AS (
     UPDATE foliot.jobs j
     SET state = 'running', hold_note = NULL, session = :session, fence = j.fence + 1, attempt = j.attempt + 1,

@@ -43,7 +43,7 @@ WHERE u.name = ANY (:names::text[]);
 -- whose turn it is. Rides jobs_gated and jobs_ready. With each what is known of the use of its key.
 WITH freed AS MATERIALIZED (
     SELECT h.*
-    FROM unnest(:names::text[], :numbers::integer[]) AS l (name, number)
+    FROM unnest((SELECT :names::text[]), (SELECT :numbers::integer[])) AS l (name, number)
     CROSS JOIN LATERAL (
         SELECT j.id, j.lane, j.queue, j.kind, j.namespace, j.extras::jsonb AS extras, j.band, j.rank
         FROM foliot.jobs j
@@ -56,20 +56,20 @@ WITH freed AS MATERIALIZED (
     ) h
 ), picked AS MATERIALIZED (
     SELECT j.*
-    FROM unnest(:lanes::bigint[], :queues::text[], :looks::integer[], :choosy::boolean[])
-        AS l (lane, queue, look, choosy)
+    FROM unnest((SELECT :lanes::bigint[]), (SELECT :queues::text[]), (SELECT :looks::integer[]),
+                (SELECT :choosy::boolean[])) AS l (lane, queue, look, choosy)
     CROSS JOIN LATERAL (
         SELECT r.id, r.lane, r.queue, r.kind, r.namespace, r.extras::jsonb AS extras, r.band, r.rank
         FROM foliot.jobs r
         WHERE r.partition = :partition AND r.lane = l.lane AND r.state = 'ready'
           AND (r.expires_at IS NULL OR r.expires_at > coalesce(:now, statement_timestamp()))
-          AND (NOT l.choosy OR r.kind = ANY (:kinds::text[]))
+          AND (NOT l.choosy OR r.kind = ANY ((SELECT :kinds::text[])::text[]))
           AND (SELECT q.paused_at FROM foliot.queues q WHERE q.name = l.queue) IS NULL
         ORDER BY r.band, r.rank, r.id
         LIMIT l.look
         FOR UPDATE SKIP LOCKED
     ) j
-    LIMIT :most_looks
+    LIMIT (SELECT :most_looks::integer)
 ), candidates AS (
     SELECT f.*, true AS held FROM freed f
     UNION ALL
@@ -168,10 +168,11 @@ WHERE u.name = ANY (ARRAY(SELECT jsonb_object_keys(numbers) FROM told));
 WITH told AS MATERIALIZED (
     SELECT :exact::jsonb AS exact
 ), beginnings AS MATERIALIZED (
-    SELECT r.beginning, r.slots FROM unnest(:beginnings::text[], :slots::integer[]) AS r (beginning, slots)
+    SELECT r.beginning, r.slots
+    FROM unnest((SELECT :beginnings::text[]), (SELECT :slots::integer[])) AS r (beginning, slots)
 ), freed AS MATERIALIZED (
     SELECT h.*
-    FROM unnest(:names::text[], :numbers::integer[]) AS l (name, number)
+    FROM unnest((SELECT :names::text[]), (SELECT :numbers::integer[])) AS l (name, number)
     CROSS JOIN LATERAL (
         SELECT j.id, j.lane, j.kind, j.namespace, j.extras::jsonb ->> 'limit_key' AS key, j.band, j.rank
         FROM foliot.jobs j
@@ -185,28 +186,28 @@ WITH told AS MATERIALIZED (
     ) h
 ), picked AS MATERIALIZED (
     SELECT j.*
-    FROM unnest(:lanes::bigint[], :queues::text[], :looks::integer[], :choosy::boolean[])
-        AS l (lane, queue, look, choosy)
+    FROM unnest((SELECT :lanes::bigint[]), (SELECT :queues::text[]), (SELECT :looks::integer[]),
+                (SELECT :choosy::boolean[])) AS l (lane, queue, look, choosy)
     CROSS JOIN LATERAL (
         SELECT r.id, r.lane, r.kind, r.namespace, r.extras::jsonb ->> 'limit_key' AS key, r.band, r.rank
         FROM foliot.jobs r
         WHERE r.partition = :partition AND r.lane = l.lane AND r.state = 'ready'
           AND (r.expires_at IS NULL OR r.expires_at > coalesce(:now, statement_timestamp()))
-          AND (NOT l.choosy OR r.kind = ANY (:kinds::text[]))
+          AND (NOT l.choosy OR r.kind = ANY ((SELECT :kinds::text[])::text[]))
           AND (SELECT q.paused_at FROM foliot.queues q WHERE q.name = l.queue) IS NULL
           AND (SELECT v.version FROM foliot.rules v) = :version::bigint
         ORDER BY r.band, r.rank, r.id
         LIMIT l.look
         FOR UPDATE SKIP LOCKED
     ) j
-    LIMIT :most_looks
+    LIMIT (SELECT :most_looks::integer)
 ), candidates AS MATERIALIZED (
     SELECT c.*, CASE WHEN c.most IS NULL THEN NULL
                      WHEN c.namespace = 'default' THEN 'key:' || c.key
                      ELSE 'key@' || c.namespace || '@' || c.key END AS gate
     FROM (SELECT f.*, array_position(:lanes::bigint[], f.lane) AS share, f.held
                      AND (array_position(:lanes::bigint[], f.lane) IS NULL
-                          OR :choosy_any::boolean AND f.kind <> ALL (:kinds::text[])) AS strange,
+                          OR (SELECT :choosy_any::boolean) AND f.kind <> ALL ((SELECT :kinds::text[])::text[])) AS strange,
                  coalesce(((SELECT exact FROM told) ->> f.key)::integer,
                           (SELECT b.slots FROM beginnings b WHERE starts_with(f.key, b.beginning) LIMIT 1)) AS most
           FROM (SELECT a.*, true AS held FROM freed a UNION ALL SELECT b.*, false FROM picked b) f
@@ -220,7 +221,7 @@ WITH told AS MATERIALIZED (
     SELECT e.id, e.gate, row_number() OVER (ORDER BY e.share, e.band, e.rank, e.id) AS turn
     FROM (SELECT d.*, row_number() OVER (PARTITION BY d.share ORDER BY d.band, d.rank, d.id) AS place_in_share
           FROM decided d WHERE d.fits) e
-    WHERE e.place_in_share <= (:quotas::integer[])[e.share] ORDER BY turn LIMIT :room
+    WHERE e.place_in_share <= (:quotas::integer[])[e.share] ORDER BY turn LIMIT (SELECT :room::integer)
 ), taken AS (
     UPDATE foliot.jobs j
     SET state = 'running', hold = NULL, hold_note = NULL, session = :session, fence = j.fence + 1,
@@ -297,7 +298,7 @@ SELECT k.hold_note FROM named k ORDER BY k.number;
 -- What they waited for stays written on them until they are claimed, for count_behind.
 WITH first AS MATERIALIZED (
     SELECT h.id
-    FROM unnest(:names::text[], :numbers::integer[]) AS l (name, number)
+    FROM unnest((SELECT :names::text[]), (SELECT :numbers::integer[])) AS l (name, number)
     CROSS JOIN LATERAL (
         SELECT j.id FROM foliot.jobs j
         WHERE j.partition = :partition AND j.hold = 'limit' AND j.hold_note = l.name
