@@ -10,7 +10,7 @@ import pytest
 
 from foliot.clock import SystemClock
 from foliot.config import Settings, StoreSettings
-from foliot.errors import InvalidValue
+from foliot.errors import InvalidValue, StoreUnavailable
 from foliot.ids import Ids, home_id
 from foliot.model.event import NewEvent
 from foliot.model.job import More, Outcome
@@ -19,7 +19,9 @@ from foliot.store import batches
 from foliot.store.events import Delivered, event_rows
 from foliot.store.open import open_store
 from foliot.store.port import Share
-from foliot.store.postgres.connection import Connections, Step
+from foliot.store.postgres import connection as postgres_connection
+from foliot.store.postgres import gates
+from foliot.store.postgres.connection import Ask, Connections, Step
 from foliot.store.postgres.events import SQL
 from foliot.store.postgres.submit import Submissions
 from foliot.store.postgres.transaction import PostgresTransactions
@@ -183,6 +185,25 @@ async def test_a_refusal_in_the_middle_of_a_conversation_costs_no_connection(
             await flow.store.add(real.partition, flow.id, [flow.step("a")])
     assert [record.message for record in caplog.records] == []
     assert (await flow.get()).total == 1
+
+
+async def test_who_is_stopped_between_two_questions_keeps_others_waiting_for_seconds_only(
+    real: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also after several statements in one round trip."""
+    begin = ("BEGIN", "SET LOCAL idle_in_transaction_session_timeout = '100ms'")
+    monkeypatch.setattr(postgres_connection, "_BEGIN", begin)
+    connections = real.store.jobs._connections  # type: ignore[attr-defined]
+    read = Step(gates.SQL["read_version"], {})
+
+    async def talk(ask: Ask) -> None:
+        ask.say(Step(gates.SQL["change_rules"], {"space": gates.RULES}))
+        await ask(read)
+        await asyncio.sleep(1)
+        await ask(read)
+
+    with pytest.raises(StoreUnavailable):
+        await connections.converse(talk)
 
 
 async def test_a_hook_is_told_what_ends_in_a_transaction_that_began_before_it_listened(

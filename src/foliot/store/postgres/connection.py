@@ -45,15 +45,11 @@ class Step(msgspec.Struct, frozen=True):
     prepared: bool = True  # its plan is kept for the next time
 
 
-class Send(Protocol):
-    async def __call__(self, steps: Sequence[Step], *, last: bool) -> list[Rows]: ...
-
-
 class Ask:
     """Asks within a transaction, one question after the other. What is only said goes with the next question, in one
     round trip, or with the commit."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Callable[[Sequence[Step]], Awaitable[list[Rows]]]) -> None:
         self._send = send
         self._said: list[tuple[Step, Reply]] = []
 
@@ -70,15 +66,14 @@ class Ask:
     async def hear(self) -> None:
         """Until everything that was said has been answered."""
         if self._said:
-            await self._pass_on(last=False)
+            self.answer(await self._send(self.unheard))
 
-    async def end(self) -> None:
-        """With what was said last."""
-        await self._pass_on(last=True)
+    @property
+    def unheard(self) -> list[Step]:
+        return [step for step, _ in self._said]
 
-    async def _pass_on(self, *, last: bool) -> None:
+    def answer(self, answers: Sequence[Rows]) -> None:
         said, self._said = self._said, []
-        answers = await self._send([step for step, _ in said], last=last)
         for (_, reply), rows in zip(said, answers, strict=True):
             reply.come(rows)
 
@@ -172,17 +167,21 @@ class Connections:
         async def run(connection: Line) -> T:
             begin: Sequence[str] = _BEGIN
 
-            async def send(steps: Sequence[Step], *, last: bool) -> list[Rows]:
-                nonlocal begin
-                if last and begin and not steps:
-                    return []  # nothing was asked
-                before, begin = begin, ()
-                after = ("COMMIT",) if last else ()
-                return await self._exchange(connection, steps, before=before, after=after)
+            # One pipeline with marks in it: after a mark the server counts the time that it waits for us, after a
+            # pipeline it does not.
+            async with connection.pipeline() as pipeline:
 
-            ask = Ask(send)
-            told = await talk(ask)
-            await ask.end()
+                async def send(steps: Sequence[Step]) -> list[Rows]:
+                    nonlocal begin
+                    before, begin = begin, ()
+                    cursors = await self._send(connection, steps, before=before)
+                    await pipeline.sync()
+                    return await _fetch(cursors)
+
+                ask = Ask(send)
+                told = await talk(ask)
+                cursors = await self._send(connection, ask.unheard, before=begin, after=("COMMIT",))
+            ask.answer(await _fetch(cursors))
             return told
 
         return await self._retry(run)
@@ -240,28 +239,29 @@ class Connections:
     async def _run(self, connection: Line, steps: Sequence[Step]) -> list[Rows]:
         # One statement is a transaction by itself.
         before, after = (("BEGIN",), ("COMMIT",)) if len(steps) > 1 else ((), ())
-        return await self._exchange(connection, steps, before=before, after=after)
+        async with connection.pipeline():
+            cursors = await self._send(connection, steps, before=before, after=after)
+        return await _fetch(cursors)
 
-    async def _exchange(
+    async def _send(
         self,
         connection: Line,
         steps: Sequence[Step],
         *,
-        before: Sequence[str],
-        after: Sequence[str],
-    ) -> list[Rows]:
-        """All of it in one round trip."""
+        before: Sequence[str] = (),
+        after: Sequence[str] = (),
+    ) -> list[AsyncRawCursor[Any]]:
+        """Within a pipeline: the answers are there when that has been synchronised."""
+        await self._forget_old_plans(connection)
         prepare = not self.pooled
         cursors = [AsyncRawCursor(connection) for _ in steps]
-        async with connection.pipeline():
-            await self._forget_old_plans(connection)
-            for word in before:
-                await connection.execute(word, prepare=prepare)
-            for cursor, step in zip(cursors, steps, strict=True):
-                await self._execute(cursor, step)
-            for word in after:
-                await connection.execute(word, prepare=prepare)
-        return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
+        for word in before:
+            await connection.execute(word, prepare=prepare)
+        for cursor, step in zip(cursors, steps, strict=True):
+            await self._execute(cursor, step)
+        for word in after:
+            await connection.execute(word, prepare=prepare)
+        return cursors
 
     async def _execute(self, cursor: AsyncRawCursor[Any], step: Step) -> None:
         statement = step.statement
@@ -281,6 +281,10 @@ class Connections:
     async def _configure(self, connection: Line) -> None:
         connection.prepare_threshold = None if self.pooled else 0
         connection.planned_at = self._clock.monotonic()
+
+
+async def _fetch(cursors: Sequence[AsyncRawCursor[Any]]) -> list[Rows]:
+    return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
 
 def to_conninfo(url: str, *, timeout: float) -> str:

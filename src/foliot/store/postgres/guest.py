@@ -45,12 +45,9 @@ class Lent:
         return [await self.read(step.statement, step.values) for step in steps]
 
     async def converse(self, talk: Callable[[Ask], Awaitable[T]]) -> T:
-        async def send(steps: Sequence[Step], *, last: bool) -> list[Rows]:  # noqa: ARG001 - its owner commits
-            return await self.transact(steps)
-
-        ask = Ask(send)
+        ask = Ask(self.transact)
         told = await talk(ask)
-        await ask.end()
+        await ask.hear()  # its owner commits
         return told
 
 
