@@ -206,6 +206,23 @@ async def test_who_is_stopped_between_two_questions_keeps_others_waiting_for_sec
         await connections.converse(talk)
 
 
+async def test_a_question_larger_than_what_the_socket_takes_at_once_is_sent_to_its_end(
+    real: World,
+) -> None:
+    """The driver hands over what fits, and then waits for a server that waits for the rest."""
+    connections = real.store.jobs._connections  # type: ignore[attr-defined]
+    measure = parse_statement("measure", "SELECT length(:given::text)")
+    large = "x" * 20_000_000
+
+    async def talk(ask: Ask) -> list[int]:
+        first = ask.say(Step(measure, {"given": large}))
+        [[second]] = await ask(Step(measure, {"given": large}))
+        return [first.rows[0][0], second]
+
+    async with asyncio.timeout(20):
+        assert await connections.converse(talk) == [len(large), len(large)]
+
+
 async def test_a_hook_is_told_what_ends_in_a_transaction_that_began_before_it_listened(
     real: World,
 ) -> None:

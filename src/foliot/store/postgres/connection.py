@@ -14,6 +14,7 @@ import msgspec
 import psycopg
 from psycopg import AsyncConnection, AsyncRawCursor, errors
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.generators import send as flush
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from foliot.clock import Clock
@@ -175,6 +176,8 @@ class Connections:
                     nonlocal begin
                     before, begin = begin, ()
                     cursors = await self._send(connection, steps, before=before)
+                    # `sync` waits for the server when the socket has taken a part, and the server for the rest.
+                    await connection.wait(flush(connection.pgconn))
                     await pipeline.sync()
                     return await _fetch(cursors)
 
