@@ -7,6 +7,7 @@ a supervisor also stops when that is gone.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -74,7 +75,7 @@ async def _serve(
         settings,
         clock=clock,
         ids=ids,
-        on_live=None if parent is None else partial(_tell, parent, LIVING),
+        on_live=partial(_settle_in, parent),
         on_leave=None if parent is None else partial(_tell_leaving, parent),
         supervised=parent is not None,
     )
@@ -117,6 +118,16 @@ async def _outlive(parent: socket.socket, process: Process) -> None:
         await asyncio.get_running_loop().sock_recv(parent, 1)
     log.error("the supervisor is gone: stopping")
     process.stop()
+
+
+def _settle_in(parent: socket.socket | None) -> None:
+    """What is there by now stays. On a busy worker every full collection would walk through all of it, for nothing, and
+    all jobs would wait for that."""
+    if not gc.get_freeze_count():
+        gc.collect()
+        gc.freeze()
+    if parent is not None:
+        _tell(parent, LIVING)
 
 
 def _tell_leaving(parent: socket.socket, leaving: Leaving) -> None:
