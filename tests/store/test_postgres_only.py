@@ -13,7 +13,7 @@ from foliot.config import Settings, StoreSettings
 from foliot.errors import InvalidValue, StoreUnavailable
 from foliot.ids import Ids, home_id
 from foliot.model.event import NewEvent
-from foliot.model.job import More, Outcome
+from foliot.model.job import End, More, Outcome
 from foliot.model.lane import lane_of
 from foliot.store import batches
 from foliot.store.events import Delivered, event_rows
@@ -185,6 +185,28 @@ async def test_a_refusal_in_the_middle_of_a_conversation_costs_no_connection(
             await flow.store.add(real.partition, flow.id, [flow.step("a")])
     assert [record.message for record in caplog.records] == []
     assert (await flow.get()).total == 1
+
+
+async def test_a_step_that_somebody_is_about_to_start_is_asked_to_end_as_well(real: World) -> None:
+    """Seen as ready, and locked when it runs: it was neither skipped nor asked, and never ended."""
+    flow = await draw(real)
+    await flow.submit(flow.step("bad"), flow.step("slow", queue="elsewhere"))
+    await flow.claim()
+    with psycopg.connect(real.place.direct) as claiming:
+        claiming.execute(
+            "UPDATE foliot.jobs SET state = 'running', session = %s, fence = 1, attempt = 1 WHERE id = %s",
+            [flow.session, flow.ids["slow"]],
+        )
+        await flow.end("bad", End.BURY)
+        stopping = asyncio.create_task(flow.settle())
+        for _ in range(500):
+            if _waits_for_a_lock(real):
+                break
+            await asyncio.sleep(0.01)
+        claiming.commit()
+    await stopping
+    [running] = await real.store.jobs.running(flow.session)
+    assert (running.id, running.cancel_requested) == (flow.ids["slow"], True)
 
 
 async def test_who_is_stopped_between_two_questions_keeps_others_waiting_for_seconds_only(

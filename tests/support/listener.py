@@ -66,6 +66,9 @@ class Listener(ABC):
 
     async def _finish(self) -> None:
         await self._close_listening()
+        # What was accepted last becomes a connection: the loop's own task for it would leave its socket open if it were
+        # cancelled.
+        await asyncio.sleep(0.01)
         self._drop_connections()
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:

@@ -65,15 +65,14 @@ WHERE s.partition = :partition AND s.workflow = :id::uuid AND s.state IS NULL
 ORDER BY s.job;
 
 -- name: request_cancel_of_steps
+-- Whether one runs is told by the row that was locked: the statement itself sees it as it was before it waited.
 WITH found AS MATERIALIZED (
-    SELECT id FROM foliot.jobs
+    SELECT id, state FROM foliot.jobs
     WHERE partition = :partition AND id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
     ORDER BY id FOR UPDATE
 )
 UPDATE foliot.jobs j SET cancel_requested = true
-WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT id FROM found))
-  AND (NOT :running OR j.state || '' = 'running')
-RETURNING j.id::text, j.state;
+WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT id FROM found WHERE NOT :running OR state = 'running'));
 
 -- name: cancel_workflow
 UPDATE foliot.workflows SET cancel_requested = true, stopped = true, reason = :reason, paused_at = NULL

@@ -67,8 +67,7 @@ ORDER BY s.job;
 -- name: request_cancel_of_steps
 UPDATE foliot_jobs SET cancel_requested = 1
 WHERE rowid IN (SELECT j.rowid FROM json_each(:ids) i CROSS JOIN foliot_jobs j
-                WHERE j.partition = :partition AND j.id = i.value AND (NOT :running OR j.state || '' = 'running'))
-RETURNING id, state;
+                WHERE j.partition = :partition AND j.id = i.value AND (NOT :running OR j.state || '' = 'running'));
 
 -- name: cancel_workflow
 UPDATE foliot_workflows SET cancel_requested = 1, stopped = 1, reason = :reason, paused_at = NULL
