@@ -221,6 +221,9 @@ def test_a_schedule_fires_a_workflow_at_its_time(
     assert run.waiter is not None
     app.get_workflow(run.id).signal("go")
     assert app.get(run.waiter).result(timeout=20) == {"fine": "fine"}
+    [told] = [fire for fire in app.get_schedule("tick").fires() if fire.job == run.waiter]
+    assert told.fired_at is not None
+    assert told.started_at is None, "it would be when the workflow ended, and that is not late"
 
 
 def test_a_draft_is_drawn_before_it_is_submitted(app: Foliot, fine: Any) -> None:
