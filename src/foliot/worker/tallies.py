@@ -129,7 +129,7 @@ class Tallies:
         facts = _PLAIN if more is None else _decode(more)
         due = milliseconds_of(id) / 1e3 if facts.run_at is None else facts.run_at / 1e6
         tally = self._find(Key(facts.namespace, self._queue(lane), kind, how))
-        if kind != WORKFLOW_KIND:  # it began when its workflow did, and was claimed again when that had ended
+        if kind != WORKFLOW_KIND:  # it was claimed again when that had ended, which is no wait
             tally.waits[bucket_of(began - (due - self._ahead))] += number
         tally.runs[bucket_of(ended - began)] += number
 
