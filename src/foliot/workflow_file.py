@@ -330,8 +330,8 @@ def _first_free(known: StoredDefinition, payload: Mapping[str, Any]) -> str:
     """The argument that takes the element, as in code: the first that is not given. Those that a call must have come
     first, and in order; the schema has the others by the alphabet."""
     told = _arguments(msgspec.json.decode(known.schema))
-    free = [name for name in told.get("properties", {}) if name not in payload]
-    needed = [name for name in told.get("required", ()) if name in free]
+    free: list[str] = [name for name in told.get("properties", {}) if name not in payload]
+    needed: list[str] = [name for name in told.get("required", ()) if name in free]
     if needed or len(free) == 1:
         return (needed or free)[0]
     if free:

@@ -79,6 +79,7 @@ async def test_a_step_that_is_tried_again_is_due_from_then_on(
         await set_limit(world.store, limit_of(limit, concurrency=100))
     flow = await draw(world)
     step = flow.step("a")
+    assert step.job.more is not None
     more = replace(step.job.more, extras=Extras(step="a", limit_key="customer:1"))
     await flow.submit(replace(step, job=replace(step.job, more=more)))
     await fail(flow, "a")
