@@ -74,7 +74,7 @@ class Awaiting(Exception):
         self.workflow = workflow
 
 
-class Hopeless(FoliotError):
+class MapFailed(FoliotError):
     """The list will be the same the next time: trying again is no use."""
 
 
@@ -114,7 +114,7 @@ async def run_map(host: Host, told: MapPayload) -> list[Any]:
                 limit=limits.steps - len(steps) + elements,
             )
         except FoliotError as error:
-            raise Hopeless(str(error)) from error
+            raise MapFailed(str(error)) from error
         if made:
             by = (host.session, host.id, host.fence)
             await add_steps(store, workflow, made, by=by, limits=limits)
@@ -178,7 +178,7 @@ def _builtin(
         arguments=arguments,
         decode=msgspec.json.Decoder(arguments).decode,
         is_async=True,
-        no_retry=(Hopeless, InvalidValue, WorkflowFailed, NotRunning),
+        no_retry=(MapFailed, InvalidValue, WorkflowFailed, NotRunning),
     )
     return Builtin(definition, run)
 

@@ -327,26 +327,32 @@ def _check_payload(known: StoredDefinition, payload: Mapping[str, Any], item: ob
 
 
 def _first_free(known: StoredDefinition, payload: Mapping[str, Any]) -> str:
-    """The argument that takes the element, as in code: the first that is not given."""
-    for name in _properties(msgspec.json.decode(known.schema)):
-        if name not in payload:
-            return name
+    """The argument that takes the element, as in code: the first that is not given. Those that a call must have come
+    first, and in order; the schema has the others by the alphabet."""
+    told = _arguments(msgspec.json.decode(known.schema))
+    free: list[str] = [name for name in told.get("properties", {}) if name not in payload]
+    needed: list[str] = [name for name in told.get("required", ()) if name in free]
+    if needed or len(free) == 1:
+        return (needed or free)[0]
+    if free:
+        raise InvalidValue(
+            "item", problem=f"is missing: {' or '.join(free)}", example=f'item = "{free[0]}"'
+        )
     problem = f"leaves no argument of {known.kind} for the element"
     raise InvalidValue("over", problem=problem, example='item = "url"')
 
 
-def _properties(schema: dict[str, Any]) -> dict[str, Any]:
-    """The arguments in the schema of a kind."""
+def _arguments(schema: dict[str, Any]) -> dict[str, Any]:
+    """They are an object, in the schema of a kind."""
     if "$ref" in schema:
         schema = schema.get("$defs", {}).get(schema["$ref"].rpartition("/")[2], {})
-    found: dict[str, Any] = schema.get("properties", {})
-    return found
+    return schema
 
 
 def _lenient(known: StoredDefinition, later: set[str]) -> StoredDefinition:
     """Whatever these arguments are, they fit."""
     schema: dict[str, Any] = msgspec.json.decode(known.schema)
-    properties = _properties(schema)
+    properties = _arguments(schema).get("properties", {})
     properties.update({name: {} for name in later if name in properties})
     return msgspec.structs.replace(known, schema=msgspec.json.encode(schema).decode())
 

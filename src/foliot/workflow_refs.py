@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import msgspec
 
@@ -52,6 +52,12 @@ class Ref(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def to_json(self) -> dict[str, Any]:
         return {MARK: self.step, _AT: list(self.path)} if self.path else {MARK: self.step}
+
+    def __format__(self, _: str) -> NoReturn:
+        problem = "is no text before the step has run, and cannot stand within one"
+        raise InvalidValue(
+            f"the result of {self!s}", problem=problem, example="say.prepare(rows=rows.result)"
+        )
 
     def __str__(self) -> str:
         return ".".join(map(str, (self.step, *self.path)))

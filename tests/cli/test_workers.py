@@ -185,4 +185,4 @@ def test_the_doctor_names_paused_queues_and_kinds_without_a_worker(shell: Shell)
     told = found(answer)
     assert told["kinds without worker"] == ("look", "send")
     assert told["paused"][0] == "look"
-    assert told["paused"][1].endswith("UTC by ada: why")
+    assert told["paused"][1].endswith("Z by ada: why")

@@ -265,6 +265,25 @@ def test_the_id_of_a_step_says_which_workflow_was_meant(shell: Shell, lab: Lab) 
     refused(shell("workflows", "show", step), f"hint: it is a step of {id}", 1)
     job = lab.double.submit(1).id
     refused(shell("workflows", "show", job), f"hint: see: foliot jobs show {job}", 1)
+    refused(shell("jobs", "show", id), f"its steps are jobs: foliot workflows show {id}", 1)
+
+
+def test_a_job_that_stands_for_a_workflow_says_for_which(shell: Shell, lab: Lab) -> None:
+    draft = lab.app.workflow("nightly")
+    draft.add(lab.double.prepare(1))
+    job = lab.app.schedule("nightly", draft, "@daily").trigger()
+    assert job is not None
+    refused(shell("workflows", "show", job.id), f"hint: it stands for {inner_id(job.id)}", 1)
+
+
+def test_arguments_of_a_schedule_that_fires_a_workflow_cannot_be_changed(
+    shell: Shell, lab: Lab
+) -> None:
+    draft = lab.app.workflow("nightly")
+    draft.add(lab.double.prepare(1))
+    lab.app.schedule("nightly", draft, "@daily")
+    refused(shell("schedules", "update", "nightly", "number=2"), "fires a workflow", 1)
+    assert shell("schedules", "update", "nightly", "--expression", "@hourly").code == 0
 
 
 @pytest.mark.parametrize(

@@ -221,6 +221,23 @@ def test_a_schedule_fires_a_workflow_at_its_time(
     assert run.waiter is not None
     app.get_workflow(run.id).signal("go")
     assert app.get(run.waiter).result(timeout=20) == {"fine": "fine"}
+    [told] = [fire for fire in app.get_schedule("tick").fires() if fire.job == run.waiter]
+    assert told.fired_at is not None
+    assert told.started_at is None, "it would be when the workflow ended, and that is not late"
+
+
+def test_a_step_that_stands_for_a_workflow_took_as_long_as_that(
+    app: Foliot, start_worker: Start
+) -> None:
+    start_worker()
+    inner = app.workflow("inner")
+    inner.sleep(0.5)
+    with app.workflow("outer") as flow:
+        flow.add(inner)
+    flow.result(timeout=20)
+    [step] = flow.steps()
+    assert step.started_at is not None and step.finished_at is not None
+    assert (step.finished_at - step.started_at).total_seconds() >= 0.5
 
 
 def test_a_draft_is_drawn_before_it_is_submitted(app: Foliot, fine: Any) -> None:

@@ -496,6 +496,23 @@ async def test_runs_are_told_wherever_they_are(world: World, table: Table) -> No
     ]
 
 
+async def test_a_run_that_is_tried_again_started_with_its_first_attempt(
+    world: World, table: Table
+) -> None:
+    """How late it was says nothing of its retries."""
+    id = await table.create(overlap=Overlap.ALLOW, max_runs=9)
+    await table.fire_at(1)
+    [job] = ids = [fire_id(id, table.at(1))]
+    for end in (End.RETRY, End.SUCCEED):
+        await _run(world, table, end)
+        world.clock.advance(60)
+        await world.admit()
+    found = (await world.store.schedules.runs(table.partition, ids))[job]
+    assert (found.state, found.started_at) == ("succeeded", table.time(1))
+    [recent] = await world.store.schedules.recent_runs(id, limit=2)
+    assert (recent.id, recent.started_at) == (job, table.time(1))
+
+
 async def test_the_next_run_sees_the_result_of_the_last_that_succeeded(
     world: World, table: Table
 ) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
+from msgspec.structs import replace
 
 from foliot.errors import InvalidValue, NotRunning
-from foliot.model.job import End, JobState, More
+from foliot.limit_commands import limit_of, set_limit
+from foliot.model.job import End, Extras, JobState, More
 from foliot.model.lane import lane_of
 from foliot.model.workflow import MAP_KIND, SIGNAL_KIND, WORKFLOW_KIND, Rule, WorkflowState
 from support.flows import Drawing, draw, ready
@@ -64,6 +68,27 @@ async def test_a_retry_runs_what_failed_and_what_follows_and_nothing_else(world:
     assert (await flow.get()).state is WorkflowState.SUCCEEDED
     assert await flow.store.retry(world.partition, flow.id) == ([], advance)
     assert (await world.get(flow.ids["d"])).generation == 1
+
+
+@pytest.mark.parametrize("limit", [None, "kind:echo", "key:customer:*"])
+async def test_a_step_that_is_tried_again_is_due_from_then_on(
+    world: World, limit: str | None
+) -> None:
+    """Not since its id was made, or stats would say that it had waited while it was dead. However it is claimed."""
+    if limit is not None:
+        await set_limit(world.store, limit_of(limit, concurrency=100))
+    flow = await draw(world)
+    step = flow.step("a")
+    assert step.job.more is not None
+    more = replace(step.job.more, extras=Extras(step="a", limit_key="customer:1"))
+    await flow.submit(replace(step, job=replace(step.job, more=more)))
+    await fail(flow, "a")
+    world.clock.advance(100)
+    await flow.store.retry(world.partition, flow.id)
+    assert await flow.claim() == {"a"}
+    due = flow.claimed["a"].facts.run_at
+    assert due is not None
+    assert datetime.fromtimestamp(0, UTC) + timedelta(microseconds=due) == world.after(0)
 
 
 async def test_a_retry_of_some_leaves_the_others_as_they_are(world: World) -> None:

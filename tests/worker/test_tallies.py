@@ -18,6 +18,7 @@ from foliot.errors import StoreUnavailable
 from foliot.ids import Ids
 from foliot.model.job import End, JobState, Outcome
 from foliot.model.rollup import Ended, Key, Rollup, bucket_of, merge
+from foliot.model.workflow import WORKFLOW_KIND
 from foliot.testing.clock import ManualClock
 from foliot.worker import tallies as tallies_module
 from foliot.worker.tallies import Tallies, WriteTallies
@@ -119,6 +120,12 @@ def test_a_job_with_a_time_of_its_own_waited_since_then(counted: Abacus) -> None
     counted.run(waited=34.0, run_at=due, namespace="shop")
     [one] = counted.take()
     assert (one.waits, one.key.namespace) == ({bucket_of(4.0): 1}, "shop")
+
+
+def test_a_job_that_stands_for_a_workflow_did_not_wait_while_that_ran(counted: Abacus) -> None:
+    counted.run(waited=3600.0, kind=WORKFLOW_KIND)
+    [one] = counted.take()
+    assert (one.count, one.waits) == (1, {})
 
 
 def test_a_clock_that_is_behind_makes_no_negative_wait(counted: Abacus) -> None:

@@ -64,7 +64,9 @@ async def known(world: World) -> World:
 
     def resize(url: str, width: int) -> None: ...
 
-    announced = [define(one) for one in (extract, load, resize)]
+    def paint(url: str, colour: str = "red", alpha: int = 0) -> None: ...
+
+    announced = [define(one) for one in (extract, load, resize, paint)]
     await commands.announce(world.store, announced)
     return world
 
@@ -174,6 +176,16 @@ async def test_without_an_item_the_first_argument_that_is_not_given_takes_the_el
         await read(known, {**each, "over": [5]})
     with pytest.raises(InvalidValue, match="leaves no argument of resize for the element"):
         await read(known, {**each, "payload": {"width": 5, "url": "a"}})
+
+
+async def test_an_argument_that_must_be_given_takes_the_element_before_others(known: World) -> None:
+    each: dict[str, Any] = {"name": "each", "kind": "paint", "over": ["a"]}
+    assert await read(known, each) == await read(known, {**each, "item": "url"})
+    each["payload"] = {"url": "a", "alpha": 1}
+    assert await read(known, each) == await read(known, {**each, "item": "colour"})
+    each["payload"] = {"url": "a"}
+    with pytest.raises(InvalidValue, match=r"^step each: item is missing: alpha or colour"):
+        await read(known, each)
 
 
 async def test_what_foliot_runs_itself_goes_where_the_jobs_before_it_go(known: World) -> None:

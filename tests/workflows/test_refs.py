@@ -47,6 +47,15 @@ def test_a_reference_is_not_walked_through_for_ever() -> None:
         Ref("a")[1.5]  # type: ignore[index]
 
 
+def test_a_reference_is_no_part_of_a_text() -> None:
+    """Else the name of the step would be stored, and nobody told."""
+    with pytest.raises(
+        InvalidValue, match=r"^the result of rows\.0 is no text before the step has"
+    ):
+        f"rows: {Ref('rows')[0]}"
+    assert str(Ref("rows")[0]) == "rows.0"
+
+
 def test_references_are_found_in_their_order() -> None:
     payload = {
         "a": {"$result": "one"},

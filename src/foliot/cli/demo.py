@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import subprocess
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import msgspec
 from rich.console import Console, ConsoleDimensions, Group
@@ -78,6 +79,8 @@ def demo(*, seconds: float | None = None, options: Options = DEFAULT_OPTIONS) ->
     """
     if seconds is not None and not 0 < seconds <= 86_400:
         raise InvalidValue("seconds", seconds, "is not from 0 to 86400", example="--seconds 20")
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, _end)
     with tempfile.TemporaryDirectory(prefix="foliot-demo-") as directory:
         url = options.url or f"sqlite:///{directory}/foliot.db"
         settings = load(flags={"store.url": url}).settings
@@ -87,6 +90,13 @@ def demo(*, seconds: float | None = None, options: Options = DEFAULT_OPTIONS) ->
             _Workers(url, Path(directory) / "worker.log") as workers,
         ):
             return _Demo(app, workers, options, seconds).run()
+
+
+def _end(number: int, _: object) -> NoReturn:
+    """The terminal was closed, for example: the workers have a session of their own and would go on for ever."""
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, signal.SIG_IGN)
+    raise SystemExit(128 + number)
 
 
 class _Workers:

@@ -145,7 +145,7 @@ def _paused(facts: Facts) -> Iterator[Finding]:
             by = f" by {queue.paused_by}" if queue.paused_by else ""
             note = f": {queue.note}" if queue.note else ""
             advice = f"foliot queues resume {queue.name}"
-            value = f"{queue.name}, {queue.paused_at:%Y-%m-%d %H:%M} UTC{by}{note}"
+            value = f"{queue.name}, {queue.paused_at:%Y-%m-%d %H:%M:%S}Z{by}{note}"
             yield Finding("look", "paused", value, advice)
 
 

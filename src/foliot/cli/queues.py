@@ -207,6 +207,6 @@ def _row(name: str, queue: Queue | None, load: QueueLoad | None, loads: Loads) -
 def _paused(queue: Queue | None) -> str:
     if queue is None or queue.paused_at is None:
         return ""
-    since = f"since {queue.paused_at:%Y-%m-%d %H:%M:%S} UTC"
+    since = f"since {queue.paused_at:%Y-%m-%d %H:%M:%S}Z"
     by = f" by {queue.paused_by}" if queue.paused_by else ""
     return f"{since}{by}{': ' + queue.note if queue.note else ''}"

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from foliot.cli.options import DEFAULT_OPTIONS, Options
 from foliot.cli.output import print_json, printable
 from foliot.cli.schedule_options import NO_CHOICES, NO_TIMES, JobChoices, Times, split
-from foliot.errors import InvalidValue
+from foliot.errors import FoliotError, InvalidValue
 
 if TYPE_CHECKING:
     from foliot.model.job import NewJob
@@ -170,11 +170,15 @@ async def _changed_job(
     from foliot.commands import prepare_kind
     from foliot.ids import Ids
     from foliot.model.lane import lane_of
+    from foliot.model.workflow import WORKFLOW_KIND
     from foliot.options import Options as JobOptions
     from foliot.schedule_jobs import template_of
 
     if not fields and (payload, priority, queue) == (None, None, None):
         return None
+    if schedule.kind == WORKFLOW_KIND:
+        what = f"schedule {schedule.name} fires a workflow, whose steps have arguments and options of their own"
+        raise FoliotError(what, hint="schedule it anew in code, under the same name")
     job = template_of(schedule)
     arguments = payload
     if arguments is None:

@@ -91,7 +91,11 @@ async def resolve(store: Store, text: str) -> JobId:
     part = text.strip().lower()
     begins, ends = is_id_prefix(part), is_id_suffix(part)
     if not _SHORTEST <= len(part) < len(ID_FORM) or not (begins or ends):
-        return check_id(part)
+        id = check_id(part)
+        if await store.jobs.get(id) is None and await store.workflows.get(id) is not None:
+            hint = f"its steps are jobs: foliot workflows show {id}"
+            raise FoliotError(f"{id} is a workflow, and no job", hint=hint)
+        return id
     found = await _find(store, f"id:{part}*", text, "beginning") if begins else None
     if found is None and ends:
         found = await _find(store, f"id:*{part}", text, "end")

@@ -41,7 +41,8 @@ async def resolve_workflow(store: Store, text: str) -> JobId:
 
 async def _whole(store: Store, text: str) -> JobId:
     """Whoever gives the name of a workflow, or the id of a step, is told what to give."""
-    from foliot.ids import is_job_id
+    from foliot.ids import inner_id, is_job_id
+    from foliot.model.workflow import WORKFLOW_KIND
     from foliot.workflow_check import is_step_name
     from foliot.workflow_commands import check_workflow_id
 
@@ -52,6 +53,8 @@ async def _whole(store: Store, text: str) -> JobId:
     id = check_workflow_id(part)
     if await store.workflows.get(id) is None and (job := await store.jobs.get(id)) is not None:
         hint = f"it is a step of {job.workflow}" if job.workflow else f"see: foliot jobs show {id}"
+        if job.kind == WORKFLOW_KIND:
+            hint = f"it stands for {inner_id(id)}"
         raise FoliotError(f"{id} is a job, and no workflow", hint=hint)
     return id
 

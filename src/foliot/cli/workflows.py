@@ -81,8 +81,8 @@ def show(
     all
         On a terminal, list every step, also of many that are alike; elsewhere all are listed anyhow.
     watch
-        Go on until it has ended: drawn anew on a terminal, elsewhere a line for each step that changes; in JSON, one
-        object a line.
+        Go on until it has ended: drawn anew on a terminal, elsewhere a line for each step that
+        changes; in JSON, one object a line.
     """
     from foliot import workflow_commands
     from foliot.cli.ask import ask

@@ -23,6 +23,7 @@ from foliot.ids import Ids, JobId, milliseconds_of
 from foliot.loop import Loop
 from foliot.model.job import STOPPED, End, Outcome, Span
 from foliot.model.rollup import MINUTE, Ended, Key, Rollup, bucket_of
+from foliot.model.workflow import WORKFLOW_KIND
 from foliot.store.port import Store
 
 log = logging.getLogger("foliot.worker")
@@ -128,7 +129,8 @@ class Tallies:
         facts = _PLAIN if more is None else _decode(more)
         due = milliseconds_of(id) / 1e3 if facts.run_at is None else facts.run_at / 1e6
         tally = self._find(Key(facts.namespace, self._queue(lane), kind, how))
-        tally.waits[bucket_of(began - (due - self._ahead))] += number
+        if kind != WORKFLOW_KIND:  # it was claimed again when that had ended, which is no wait
+            tally.waits[bucket_of(began - (due - self._ahead))] += number
         tally.runs[bucket_of(ended - began)] += number
 
     def _find(self, key: Key) -> _Tally:

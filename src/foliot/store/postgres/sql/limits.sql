@@ -103,7 +103,7 @@ WITH taken AS (
                    THEN jsonb_strip_nulls(jsonb_build_object(
                        'namespace', j.namespace, 'key', j.key, 'tags', j.tags, 'ordering_key', j.ordering_key,
                        'fair_key', j.fair_key, 'workflow', j.workflow, 'extras', j.extras::jsonb, 'run_at',
-                       CASE WHEN j.run_at <> j.created_at OR strpos(j.extras, '"nominal":') > 0
+                       CASE WHEN j.run_at <> j.created_at OR j.generation > 0 OR strpos(j.extras, '"nominal":') > 0
                             THEN (extract(epoch FROM j.run_at) * 1000000)::bigint END))::text
                    ELSE '{"extras":' || j.extras || '}' END AS more
 )
@@ -236,7 +236,7 @@ WITH told AS MATERIALIZED (
                    THEN jsonb_strip_nulls(jsonb_build_object(
                        'namespace', j.namespace, 'key', j.key, 'tags', j.tags, 'ordering_key', j.ordering_key,
                        'fair_key', j.fair_key, 'workflow', j.workflow, 'extras', j.extras::jsonb, 'run_at',
-                       CASE WHEN j.run_at <> j.created_at OR strpos(j.extras, '"nominal":') > 0
+                       CASE WHEN j.run_at <> j.created_at OR j.generation > 0 OR strpos(j.extras, '"nominal":') > 0
                             THEN (extract(epoch FROM j.run_at) * 1000000)::bigint END))::text
                    ELSE '{"extras":' || j.extras || '}' END AS more
 ), waiting AS (

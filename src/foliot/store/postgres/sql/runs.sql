@@ -134,24 +134,32 @@ SELECT (SELECT 1 FROM foliot.jobs j WHERE j.partition = :partition AND j.schedul
 SELECT j.id::text FROM foliot.jobs j WHERE j.partition = :partition AND j.schedule = :id ORDER BY j.id;
 
 -- name: list_runs
--- Of these jobs those that there are, wherever they are.
-SELECT j.id::text, j.state, j.created_at, j.claimed_at FROM foliot.jobs j
-WHERE j.partition = :partition AND j.id = ANY (:ids::uuid[])
-UNION ALL
-SELECT h.id::text, h.state, h.created_at, h.started_at FROM foliot.history h
-WHERE h.partition = :partition AND h.id = ANY (:ids::uuid[])
-UNION ALL
-SELECT d.id::text, 'dead', d.created_at, d.started_at FROM foliot.dead d
-WHERE d.partition = :partition AND d.id = ANY (:ids::uuid[]);
+-- Of these jobs those that there are, wherever they are. A run started with its first attempt; what follows is retries.
+SELECT r.id::text, r.state, r.created_at,
+       coalesce((SELECT a.started_at FROM foliot.attempts a
+                 WHERE a.partition = :partition AND a.job = r.id AND a.started_at IS NOT NULL
+                 ORDER BY a.fence LIMIT 1), r.started_at)
+FROM (SELECT j.id, j.state, j.created_at, j.claimed_at AS started_at FROM foliot.jobs j
+      WHERE j.partition = :partition AND j.id = ANY (:ids::uuid[])
+      UNION ALL
+      SELECT h.id, h.state, h.created_at, h.started_at FROM foliot.history h
+      WHERE h.partition = :partition AND h.id = ANY (:ids::uuid[])
+      UNION ALL
+      SELECT d.id, 'dead', d.created_at, d.started_at FROM foliot.dead d
+      WHERE d.partition = :partition AND d.id = ANY (:ids::uuid[])) r;
 
 -- name: list_recent_runs
-SELECT * FROM (
-    (SELECT j.id::text, j.state, j.created_at, j.claimed_at, j.extras FROM foliot.jobs j
+SELECT r.id::text, r.state, r.created_at,
+       coalesce((SELECT a.started_at FROM foliot.attempts a
+                 WHERE a.partition = :partition AND a.job = r.id AND a.started_at IS NOT NULL
+                 ORDER BY a.fence LIMIT 1), r.started_at), r.extras
+FROM (
+    (SELECT j.id, j.state, j.created_at, j.claimed_at AS started_at, j.extras FROM foliot.jobs j
      WHERE j.partition = :partition AND j.schedule = :id ORDER BY j.id DESC LIMIT :limit)
     UNION ALL
-    (SELECT h.id::text, h.state, h.created_at, h.started_at, h.extras FROM foliot.history h
+    (SELECT h.id, h.state, h.created_at, h.started_at, h.extras FROM foliot.history h
      WHERE h.partition = :partition AND h.schedule = :id ORDER BY h.finished_at DESC LIMIT :limit)
     UNION ALL
-    (SELECT d.id::text, 'dead', d.created_at, d.started_at, d.extras FROM foliot.dead d
+    (SELECT d.id, 'dead', d.created_at, d.started_at, d.extras FROM foliot.dead d
      WHERE d.partition = :partition AND d.schedule = :id ORDER BY d.finished_at DESC LIMIT :limit)) r
 ORDER BY r.created_at DESC LIMIT :limit;

@@ -63,7 +63,8 @@ FROM (SELECT j.id, j.fence + 1 AS fence, j.kind,
                   THEN json_patch('{}', json_object(
                       'namespace', j.namespace, 'key', j.key, 'tags', json(j.tags), 'ordering_key',
                       j.ordering_key, 'fair_key', j.fair_key, 'workflow', j.workflow, 'extras', json(j.extras),
-                      'run_at', CASE WHEN j.run_at <> j.created_at OR instr(j.extras, '"nominal":')
+                      'run_at', CASE WHEN j.run_at <> j.created_at OR j.generation > 0
+                                          OR instr(j.extras, '"nominal":')
                                      THEN j.run_at END)) END AS more
       FROM json_each(:ids) i CROSS JOIN foliot_jobs j ON j.partition = :partition AND j.id = i.value
       WHERE j.state || '' IN ('ready', 'held')

@@ -103,18 +103,25 @@ SELECT EXISTS (SELECT 1 FROM foliot_jobs j WHERE j.partition = :partition AND j.
 SELECT j.id FROM foliot_jobs j WHERE j.partition = :partition AND j.schedule = :id ORDER BY j.id;
 
 -- name: list_runs
--- Of these jobs those that there are, wherever they are.
-SELECT j.id, j.state, j.created_at, j.claimed_at FROM foliot_jobs j
-WHERE j.partition = :partition AND j.id IN (SELECT value FROM json_each(:ids))
-UNION ALL
-SELECT h.id, h.state, h.created_at, h.started_at FROM foliot_history h
-WHERE h.partition = :partition AND h.id IN (SELECT value FROM json_each(:ids))
-UNION ALL
-SELECT d.id, 'dead', d.created_at, d.started_at FROM foliot_dead d
-WHERE d.partition = :partition AND d.id IN (SELECT value FROM json_each(:ids));
+-- Of these jobs those that there are, wherever they are. A run started with its first attempt; what follows is retries.
+SELECT r.id, r.state, r.created_at,
+       coalesce((SELECT a.started_at FROM foliot_attempts a
+                 WHERE a.partition = :partition AND a.job = r.id AND a.started_at IS NOT NULL
+                 ORDER BY a.fence LIMIT 1), r.started_at)
+FROM (SELECT j.id, j.state, j.created_at, j.claimed_at AS started_at FROM foliot_jobs j
+      WHERE j.partition = :partition AND j.id IN (SELECT value FROM json_each(:ids))
+      UNION ALL
+      SELECT h.id, h.state, h.created_at, h.started_at FROM foliot_history h
+      WHERE h.partition = :partition AND h.id IN (SELECT value FROM json_each(:ids))
+      UNION ALL
+      SELECT d.id, 'dead', d.created_at, d.started_at FROM foliot_dead d
+      WHERE d.partition = :partition AND d.id IN (SELECT value FROM json_each(:ids))) r;
 
 -- name: list_recent_runs
-SELECT r.id, r.state, r.created_at, r.started_at, r.extras
+SELECT r.id, r.state, r.created_at,
+       coalesce((SELECT a.started_at FROM foliot_attempts a
+                 WHERE a.partition = :partition AND a.job = r.id AND a.started_at IS NOT NULL
+                 ORDER BY a.fence LIMIT 1), r.started_at), r.extras
 FROM (SELECT * FROM (SELECT j.id, j.state, j.created_at, j.claimed_at AS started_at, j.extras FROM foliot_jobs j
                      WHERE j.partition = :partition AND j.schedule = :id ORDER BY j.id DESC LIMIT :limit)
       UNION ALL
