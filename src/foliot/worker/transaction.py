@@ -232,17 +232,17 @@ class Block:
         work.check()
 
         async def finish(jobs: Jobs) -> Cycle:
-            session = self._desk.session
-            ended = await jobs.finish_and_claim(partition, session, outcomes=[outcome])
-            if not ended.refused or (job := await jobs.get(outcome.id)) is None:
-                return ended
-            if job.workflow == outcome.flow:
-                return ended
-            # It has become a step since it was claimed: somebody has submitted a job after it.
-            step = msgspec.structs.replace(outcome, flow=job.workflow)
-            return await jobs.finish_and_claim(partition, session, outcomes=[step])
+            return await jobs.finish_and_claim(partition, self._desk.session, outcomes=[outcome])
 
-        ended = await work.ask(finish)
+        async def home(jobs: Jobs) -> JobId | None:
+            found = await jobs.get(outcome.id)
+            return outcome.flow if found is None else found.workflow
+
+        while (ended := await work.end(finish)).refused:
+            if (flow := await work.ask(home)) == outcome.flow:
+                break
+            # It has become a step since it was claimed, or its chain a part of another: somebody submitted a job after it.
+            outcome = msgspec.structs.replace(outcome, flow=flow)
         if ended.refused:
             raise SessionLost(
                 "the job belongs to another attempt by now: this one's transaction was rolled back"
