@@ -17,6 +17,7 @@ from foliot.model.job import More, Outcome
 from foliot.model.lane import lane_of
 from foliot.store import batches
 from foliot.store.events import Delivered, event_rows
+from foliot.store.following import Moved
 from foliot.store.open import open_store
 from foliot.store.port import Share
 from foliot.store.postgres import connection as postgres_connection
@@ -185,6 +186,25 @@ async def test_a_refusal_in_the_middle_of_a_conversation_costs_no_connection(
             await flow.store.add(real.partition, flow.id, [flow.step("a")])
     assert [record.message for record in caplog.records] == []
     assert (await flow.get()).total == 1
+
+
+async def test_a_conversation_that_is_to_be_begun_again_costs_no_connection(
+    real: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As one is that has found other chains than those which it has locked."""
+    connections = real.store.jobs._connections  # type: ignore[attr-defined]
+    read = Step(gates.SQL["read_version"], {})
+
+    async def talk(ask: Ask) -> None:
+        ask.say(read)
+        await ask(read)
+        ask.say(read)
+        raise Moved
+
+    for _ in range(3):
+        with pytest.raises(Moved):
+            await connections.converse(talk)
+    assert [record.message for record in caplog.records] == []
 
 
 async def test_who_is_stopped_between_two_questions_keeps_others_waiting_for_seconds_only(
