@@ -212,7 +212,7 @@ async def until_somebody_waits(world: World, count: int = 1) -> None:
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as watcher:
         waiting = "SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted"
         async with asyncio.timeout(30):
-            while (await (await watcher.execute(waiting)).fetchone()) != (count,):
+            while (await (await watcher.execute(waiting)).fetchone()) != (count,):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
 
