@@ -269,6 +269,9 @@ def test_a_signal_ends_the_step_that_waits_for_it(
         flow.result(timeout=0.1)
     flow.signal("approval", {"amount": 41})
     assert flow.result(timeout=20) == {"add": 42}
+    [slept] = [step for step in flow.steps() if step.name == rest.name]
+    assert slept.started_at is not None and slept.finished_at is not None
+    assert (slept.finished_at - slept.started_at).total_seconds() >= 0.05
     with pytest.raises(NotRunning):
         flow.signal("approval")
 

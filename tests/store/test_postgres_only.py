@@ -17,6 +17,7 @@ from foliot.model.job import End, More, Outcome
 from foliot.model.lane import lane_of
 from foliot.store import batches
 from foliot.store.events import Delivered, event_rows
+from foliot.store.following import Moved
 from foliot.store.open import open_store
 from foliot.store.port import Share
 from foliot.store.postgres import connection as postgres_connection
@@ -25,7 +26,7 @@ from foliot.store.postgres.connection import Ask, Connections, Step
 from foliot.store.postgres.events import SQL
 from foliot.store.postgres.submit import Submissions
 from foliot.store.postgres.transaction import PostgresTransactions
-from foliot.store.reply import Rows
+from foliot.store.reply import Reply, Rows
 from foliot.store.sql import parse_statement
 from foliot.testing.clock import ManualClock
 from support.flows import draw
@@ -207,6 +208,53 @@ async def test_a_step_that_somebody_is_about_to_start_is_asked_to_end_as_well(re
     await stopping
     [running] = await real.store.jobs.running(flow.session)
     assert (running.id, running.cancel_requested) == (flow.ids["slow"], True)
+
+
+async def test_a_conversation_that_is_to_be_begun_again_costs_no_connection(
+    real: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As one is that has found other chains than those which it has locked."""
+    connections = real.store.jobs._connections  # type: ignore[attr-defined]
+    read = Step(gates.SQL["read_version"], {})
+
+    async def talk(ask: Ask) -> None:
+        ask.say(read)
+        await ask(read)
+        ask.say(read)
+        raise Moved
+
+    for _ in range(3):
+        with pytest.raises(Moved):
+            await connections.converse(talk)
+    assert [record.message for record in caplog.records] == []
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+async def test_a_conversation_that_fails_anywhere_is_begun_again_with_what_was_not_prepared(
+    real: World, place: int
+) -> None:
+    """What was said after a deadlock has not reached the server, and is said for the first time once more."""
+    connections = real.store.jobs._connections  # type: ignore[attr-defined]
+    failing = "DO $$ BEGIN RAISE EXCEPTION 'so' USING ERRCODE = '40P01'; END $$"
+    deadlock = Step(parse_statement("deadlock", failing), {})
+    tries = 0
+
+    async def talk(ask: Ask) -> list[Reply]:
+        nonlocal tries
+        tries += 1
+        said = []
+        for number in range(4):
+            if number == place and tries < 3:
+                ask.say(deadlock)
+            step = Step(parse_statement("new", f"SELECT {place}{number} + :n::integer"), {"n": 1})
+            said.append(ask.say(step))
+            if number == 1:
+                await ask.hear()
+        return said
+
+    replies = await connections.converse(talk)
+    assert tries == 3
+    assert [reply.rows for reply in replies] == [[(10 * place + n + 1,)] for n in range(4)]
 
 
 async def test_who_is_stopped_between_two_questions_keeps_others_waiting_for_seconds_only(

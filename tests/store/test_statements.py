@@ -57,6 +57,8 @@ ONLY_POSTGRES = {
     "grade_server": "a file has no server",
     "limit_transaction": "a timer of the process does",
     "limit_transaction_wholly": "the same",
+    "mark_end": "there is one writer, so nobody waits crosswise",
+    "let_go_of_end": "the same",
     "grade_oldest_transaction": "nor other transactions to wait for",
     "lock_rules": "there is one writer, so nobody claims beside it",
     "change_rules": "the same",

@@ -347,6 +347,29 @@ async def test_a_job_that_stands_for_a_workflow_goes_on_when_that_has_ended(worl
     assert (await outer.get()).state is WorkflowState.SUCCEEDED
 
 
+@pytest.mark.parametrize("end", [End.SUCCEED, End.BURY, None])
+async def test_it_has_started_when_it_began_to_stand_for_it(world: World, end: End | None) -> None:
+    """And not when it is claimed once more, to say how that has ended."""
+    outer = await draw(world)
+    await outer.submit(outer.step("w"), policy="continue")
+    began = world.clock.now()
+    await outer.claim()
+    flow = await inner(world, outer, "w")
+    world.clock.advance(1)
+    await outer.end("w", End.HOLD, reason="workflow", awaits=flow.id)
+    world.clock.advance(60)
+    assert (await outer.steps())["w"].started_at == began
+    if end is None:
+        await world.cancel(outer.ids["w"])
+    else:
+        await flow.claim(queues=["inner"])
+        await flow.end("i")
+        await outer.run("w", end=end)
+    job, [run] = await world.get(outer.ids["w"]), (await outer.steps()).values()
+    assert job.started_at == run.started_at == began
+    assert job.finished_at == run.finished_at == world.clock.now()
+
+
 async def test_it_is_not_held_for_one_that_has_ended_already(world: World) -> None:
     outer = await draw(world)
     await outer.submit(outer.step("w"))

@@ -57,6 +57,18 @@ async def test_a_cancelled_workflow_ends_what_does_not_run_and_asks_the_rest(wor
     assert await flow.store.cancel(world.partition, flow.id) is None
 
 
+async def test_one_that_is_paused_again_was_paused_when_it_first_was(world: World) -> None:
+    """As queues are: who said why last is told, and since when nothing starts."""
+    flow = await draw(world)
+    await flow.submit(flow.step("a"))
+    await flow.store.pause(world.partition, flow.id, note=None, by="you")
+    since = world.clock.now()
+    world.clock.advance(60)
+    await pause(flow)
+    seen = await flow.get()
+    assert (seen.paused_at, seen.paused_by, seen.note) == (since, "me", "why")
+
+
 async def test_a_step_that_succeeds_although_asked_to_end_starts_nothing(world: World) -> None:
     flow = await draw(world)
     await flow.submit(flow.step("a"), flow.step("b", "a"))

@@ -137,18 +137,93 @@ async def test_a_job_that_was_followed_while_it_ran_commits_as_a_step(office: Of
     child, chain = world.new_job(), world.new_job()
     async with block as tx:
         if world.place.engine == "sqlite":  # whose file is locked by the first statement
-            await follow(world, office.job.id, child, chain.id)
+            await follow(world, office.job.id, child=child, chain=chain.id)
         await tx.execute(INSERT)
         if world.place.engine == "postgres":
-            await follow(world, office.job.id, child, chain.id)
+            await follow(world, office.job.id, child=child, chain=chain.id)
     assert block.phase is Phase.COMMITTED
     assert await office.notes() == ["here"]
     assert await office.state() is JobState.SUCCEEDED
     assert await world.state(child.id) is JobState.READY
 
 
-async def follow(world: World, parent: JobId, child: NewJob, chain: JobId) -> None:
-    step = NewStep(name=child.id, job=child, parents=(parent,))
+async def test_one_whose_chain_has_become_part_of_another_does_not_wait_crosswise(
+    world: World,
+) -> None:
+    """Who found both chains before they became one takes the locks of both, in the order of their ids."""
+    if world.place.engine == "sqlite":  # there is one writer
+        return
+    (a, b), session = [await world.submit() for _ in range(2)], await world.open_session()
+    c, d = [await follow_anew(world, one) for one in (a, b)]
+    held = {job.id: job for job in await world.claim(session)}
+    await follow_anew(world, c, d)
+    first, second = sorted([held[a], held[b]], key=lambda job: str(job.flow))
+    office = Office(world, session, second)
+    async with await psycopg.AsyncConnection.connect(world.place.direct) as other:
+        lock = "SELECT 1 FROM foliot.workflows WHERE id = %s FOR UPDATE"
+        await other.execute(lock, [first.flow])
+        ending = asyncio.ensure_future(use(office))
+        await until_somebody_waits(world)
+        await other.execute(lock, [second.flow])
+        await other.commit()
+    await ending
+    await office.desk.close()
+    assert await office.state() is JobState.SUCCEEDED
+
+
+async def test_one_that_becomes_a_step_meanwhile_does_not_wait_crosswise(world: World) -> None:
+    """Whoever follows it next has the lock of its workflow, and wants the row."""
+    if world.place.engine == "sqlite":
+        return
+    session = await world.open_session()
+    job, other = await world.run(session), await world.submit(delay=60)
+    await follow_anew(world, other)
+    chain = (await world.get(other)).workflow
+    office = Office(world, session, job)
+    url = world.place.direct
+    async with (
+        await psycopg.AsyncConnection.connect(url) as one,
+        await psycopg.AsyncConnection.connect(url) as next_,
+    ):
+        lock = "SELECT 1 FROM foliot.workflows WHERE id = %s FOR UPDATE"
+        await one.execute(lock, [chain])
+        await one.execute("UPDATE foliot.jobs SET workflow = %s WHERE id = %s", [chain, job.id])
+        ending = asyncio.ensure_future(use(office))
+        await until_somebody_waits(world)
+        locking = asyncio.ensure_future(next_.execute(lock, [chain]))
+        await until_somebody_waits(world, 2)
+        await one.commit()
+        await locking
+        await until_somebody_waits(world)
+        await next_.execute("SELECT 1 FROM foliot.jobs WHERE id = %s FOR UPDATE", [job.id])
+        await next_.commit()
+    await ending
+    await office.desk.close()
+    assert await office.state() is JobState.SUCCEEDED
+
+
+async def use(office: Office) -> None:
+    async with office.block() as tx:
+        await tx.execute("SELECT 1")
+
+
+async def until_somebody_waits(world: World, count: int = 1) -> None:
+    url = world.place.direct
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as watcher:
+        waiting = "SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted"
+        async with asyncio.timeout(30):
+            while (await (await watcher.execute(waiting)).fetchone()) != (count,):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+
+async def follow_anew(world: World, *parents: JobId) -> JobId:
+    child = world.new_job()
+    await follow(world, *parents, child=child, chain=world.new_job().id)
+    return child.id
+
+
+async def follow(world: World, *parents: JobId, child: NewJob, chain: JobId) -> None:
+    step = NewStep(name=child.id, job=child, parents=parents)
     workflow = NewWorkflow(id=chain, name="chain", steps=(), policy="continue", chain=True)
     await world.store.workflows.follow(world.partition, step, workflow)
 

@@ -11,7 +11,7 @@ from foliot.errors import InvalidValue, NotRunning
 from foliot.ids import JobId, SessionId
 from foliot.model.job import ClaimedJob, End, Outcome
 from foliot.model.lane import lane_of
-from foliot.model.workflow import SIGNAL_KIND, NewStep, Rule
+from foliot.model.workflow import MAP_KIND, SIGNAL_KIND, NewStep, Rule
 from foliot.store.port import Cycle, Reaped, Share
 from support.flows import Drawing
 from workflows.model import LOSS_LIMIT, Model, Said
@@ -51,7 +51,7 @@ class Acts:
             signal=shape.signal,
             into=list(into),
             delay=delay or None,
-            kind="echo" if shape.signal is None else SIGNAL_KIND,
+            kind=SIGNAL_KIND if shape.signal else MAP_KIND if shape.maps else "echo",
         )
 
     def trip(self, session: SessionId, said: Sequence[tuple[Grant, End]], room: int) -> Act:
@@ -157,6 +157,30 @@ class Acts:
             does,
             lambda model, answer, _: model.add(shape, into, author, delay=delay, answer=answer),
         )
+
+    def make(self, by: Grant, count: int) -> Act:
+        """So many elements of the map that was claimed then. Their names say which they are."""
+        names = [f"{by.name}[{number}]" for number in range(count)]
+        steps = [self._element(name, by.name) for name in names]
+        told = (by.session, by.job.id, by.job.fence)
+
+        async def does() -> bool:
+            try:
+                await self._flow.store.add(self._partition, self._flow.id, steps, by=told)
+            except NotRunning:
+                return False
+            return True
+
+        author = (by.session, by.name, by.job.fence)
+        return Act(does, lambda model, answer, _: model.make(names, author, answered=answer))
+
+    def _element(self, name: str, map_step: str) -> NewStep:
+        known = self._flow.ids.get(name)
+        step = self._flow.step(name, map_step, into=None, added_by=map_step, mapped=map_step)
+        if known is None:
+            return step
+        self._flow.ids[name] = known
+        return msgspec.structs.replace(step, job=msgspec.structs.replace(step.job, id=known))
 
     def _name(self, id: JobId) -> str:
         return next(name for name, job in self._flow.ids.items() if job == id)

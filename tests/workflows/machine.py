@@ -10,7 +10,7 @@ import msgspec
 from foliot.ids import SessionId
 from foliot.model.job import End
 from machine.stage import Stage
-from workflows.acts import Act, Acts
+from workflows.acts import Act, Acts, Grant
 from workflows.model import LOSS_LIMIT, Model
 from workflows.reference import FAILED, RULES, Reference, Shape
 from workflows.stories import MOST_ENDS, Story
@@ -114,6 +114,8 @@ class FlowMachine:
         if self.model.claimable():
             session = _pick(self.twin.sessions, which)
             self.twin.perform(self.acts.trip(session, [], (1, 2, 100)[which % 3]))
+        elif self._fresh_maps() and which % 2:
+            self.twin.perform(self.acts.make(self._fresh_maps()[0], 1 + which % 3))
         elif self.model.holders:
             self.twin.perform(self._trip(which, [_pick(MOST_ENDS, which)] * 2, 100))
         elif awaited := self.flow.awaited():
@@ -136,6 +138,25 @@ class FlowMachine:
             self.twin.perform(self._adding(drawn, above, below, by))
         else:
             self._go_on(by)
+
+    def _make(self, which: int, count: int) -> None:
+        """By a map that runs, or by one that no longer does."""
+        maps = [grant for grant in self.acts.grants if self.flow.shapes[grant.name].maps]
+        if maps and len(self.flow.shapes) < MOST_STEPS:
+            self.twin.perform(self.acts.make(_pick(maps[::-1], which), count))
+        else:
+            self._go_on(which)
+
+    def _fresh_maps(self) -> list[Grant]:
+        """That run, and have made no elements."""
+        made = {shape.mapped for shape in self.flow.shapes.values()}
+        return [
+            grant
+            for grant in self.acts.grants
+            if self.twin.is_current(grant)
+            and self.flow.shapes[grant.name].maps
+            and grant.name not in made
+        ]
 
     def _signal(self, name: str) -> None:
         self.twin.perform(self.acts.signal(name, self._payload()))
@@ -214,7 +235,9 @@ class FlowMachine:
                 return self.acts.signal(("go", "stop")[which % 2], self._payload())
             case "retry":
                 return self.acts.retry(_some(self.flow.those(*FAILED), mask))
-            case "add":
+            case "make" if maps := [g for g in self.acts.grants if self.flow.shapes[g.name].maps]:
+                return self.acts.make(maps[-1], 1 + mask % 3)
+            case "add" | "make":
                 drawn = (RULES[which % 5], (None, "go")[mask % 2], 0.0)
                 return self._adding(drawn, mask, mask // 8, which)
             case _:

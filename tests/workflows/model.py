@@ -45,6 +45,11 @@ EVERYTHING: Final = frozenset(
         "a step is not added: not running",
         "a step is not added: begun",
         "a step is not added: cycle",
+        "a map makes its elements",
+        "a map makes elements that an earlier attempt has made",
+        "a step comes after a map that has made its elements",
+        "a map that has not the right to makes none",
+        "an element dies",
         "it has succeeded",
         "it has failed",
         "it has cancelled",
@@ -255,16 +260,35 @@ class Model:
             right = "not running"
         elif any(self.reference.states[name] != "waiting" for name in into):
             right = "begun"
-        elif self.reference.ancestors(shape.parents) & {*into}:
+        elif self.reference.ancestors(self.reference.with_elements(shape.parents)) & {*into}:
             right = "cycle"
         assert answer == right, f"{shape} into {into} was {answer}, not {right}"
         self.reached.add(f"a step is not added: {answer}")
         if answer == "added":
             self.reached.add("a step is added before another" if into else "a step is added")
+            if self.reference.with_elements(shape.parents) != shape.parents:
+                self.reached.add("a step comes after a map that has made its elements")
             before = dict(self.reference.states)
             self.delays[shape.name] = delay
             self.reference.add(shape, into)
             self._follow(before)
+
+    def make(
+        self, elements: Sequence[str], by: tuple[SessionId, str, int], *, answered: bool
+    ) -> None:
+        """Of the map that makes them."""
+        assert answered == (self._open and self.runs(*by)), f"{by} has made {elements}"
+        if not answered:
+            self.reached.add("a map that has not the right to makes none")
+            return
+        before = dict(self.reference.states)
+        self.delays |= dict.fromkeys(elements, 0.0)
+        new = self.reference.make(by[1], elements)
+        if new:
+            self.reached.add("a map makes its elements")
+        if len(new) < len(elements):
+            self.reached.add("a map makes elements that an earlier attempt has made")
+        self._follow(before)
 
     def settle(self) -> None:
         """What is left to do for whoever comes next."""
@@ -328,6 +352,8 @@ class Model:
         if before == "waiting" and shape.parents and state in ("open", "skipped"):
             what = "may run" if state == "open" else "is skipped"
             self.reached.add(f"{shape.rule}: it {what}")
+        if shape.mapped is not None and state == "dead":
+            self.reached.add("an element dies")
         if shape.signal is not None and state == "succeeded":
             early = before == "waiting"
             self.reached.add("a signal has come before" if early else "a signal ends a step")

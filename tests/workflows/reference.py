@@ -25,6 +25,8 @@ class Shape(msgspec.Struct, frozen=True):
     parents: tuple[str, ...] = ()
     rule: str = "all_succeeded"
     signal: str | None = None
+    maps: bool = False  # it makes elements when it runs
+    mapped: str | None = None  # the map whose element it is
 
 
 class Reference:
@@ -112,7 +114,7 @@ class Reference:
     @property
     def ending(self) -> bool:
         """Steps that run were asked to end, by a cancel of the whole or by a failure."""
-        running = [n for n in self.those("running") if self.shapes[n].rule not in FOR_FAILURES]
+        running = [n for n in self.those("running") if not self._is_spared(n)]
         return self.remaining > 0 and (self.cancelled or (self.stopped and bool(running)))
 
     def cancel_step(self, name: str) -> None:
@@ -134,7 +136,7 @@ class Reference:
         """What a failure does to the others, where the policy is fail_fast."""
         assert self.must_stop
         self.stopped = True
-        others = [n for n in self.shapes if self.shapes[n].rule not in FOR_FAILURES]
+        others = [n for n in self.shapes if not self._is_spared(n)]
         self.asked.update(n for n in others if self.states[n] == "running")
         self._ended({n: "skipped" for n in others if self.states[n] in ("waiting", "open")})
 
@@ -182,9 +184,31 @@ class Reference:
             assert self.states[name] == "waiting"
             old = self.shapes[name]
             self.shapes[name] = msgspec.structs.replace(old, parents=(*old.parents, shape.name))
+        if shape.mapped is None:
+            shape = msgspec.structs.replace(shape, parents=self.with_elements(shape.parents))
         self.shapes[shape.name] = shape
         self.states[shape.name] = "waiting"
         self._look([shape.name])
+
+    def make(self, map_step: str, elements: Sequence[str]) -> list[str]:
+        """What waits for the map waits for them as well. Returns those that an earlier attempt has not made."""
+        new = [name for name in elements if name not in self.shapes]
+        below = [
+            name
+            for name in self.those("waiting")
+            if map_step in self.shapes[name].parents and self.shapes[name].mapped != map_step
+        ]
+        for name in new:
+            self.add(Shape(name, (map_step,), mapped=map_step), below)
+        return new
+
+    def with_elements(self, parents: Sequence[str]) -> tuple[str, ...]:
+        """What comes after a map comes after its elements."""
+        found: dict[str, None] = {}
+        for name in parents:
+            found[name] = None
+            found |= dict.fromkeys(n for n, shape in self.shapes.items() if shape.mapped == name)
+        return tuple(found)
 
     # -- the rules
 
@@ -214,7 +238,7 @@ class Reference:
         """Of a step that waits: how it stands now. `spared`: it runs even where others have failed."""
         shape = self.shapes[name]
         verdict = self._verdict(shape)
-        if self.failing and not spared and shape.rule not in FOR_FAILURES:
+        if self.failing and not spared and not self._is_spared(name):
             return "skipped"
         if verdict == "later":
             return "waiting"
@@ -224,6 +248,16 @@ class Reference:
             return "succeeded"
         return "open"
 
+    def _is_spared(self, name: str) -> bool:
+        """By a failure that stops others. An element is if its map was."""
+        map_step = self.shapes[name].mapped
+        return self.shapes[map_step or name].rule in FOR_FAILURES
+
+    def _is_good(self, parent: str, rule: str) -> bool:
+        """A map that is done has only made its elements: where one success is enough, it is none."""
+        none = rule == "any_succeeded" and self.shapes[parent].maps
+        return self.states[parent] == "succeeded" and not none
+
     def _order(self) -> list[str]:
         """Parents before their children."""
         drawn = {name: shape.parents for name, shape in self.shapes.items()}
@@ -232,7 +266,7 @@ class Reference:
     def _verdict(self, shape: Shape) -> str:
         parents = [self.states[name] for name in shape.parents]
         over = [state for state in parents if state in ENDED]
-        good = [state for state in parents if state == "succeeded"]
+        good = [name for name in shape.parents if self._is_good(name, shape.rule)]
         bad = [state for state in parents if state in FAILED]
         all_over = len(over) == len(parents)
         match shape.rule:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from foliot.model.job import JobState
-from foliot.model.workflow import FAILED, Counts, Rule, Verdict, count, decide
+from foliot.model.workflow import FAILED, Counts, Rule, Verdict, count, decide, is_spared
 from foliot.store import adding, flowing, growing, steering
 from foliot.store.reply import Rows
 from machine.bugs import Edit, edit
@@ -110,6 +110,16 @@ def _add_cycles(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(adding, "_check_cycle", lambda steps, known: None)
 
 
+def _take_a_map_for_a_success(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(flowing, "counts_as", lambda state, rule, is_map: state)
+
+
+def _stop_elements_of_what_is_spared(patch: pytest.MonkeyPatch) -> None:
+    for module in (flowing, growing, steering):
+        patch.setattr(module, "is_spared", lambda rule, map_rule: is_spared(rule))
+
+
+_TOO_EARLY: Final = r"was expected, it is|} of \["  # or it is claimed at once
 _BEGUN: Final = "begun = json_extract(c.n, '$[4]')"
 _SKIPPED: Final = "j.extras, j.payload FROM json_each(:ids) i CROSS JOIN foliot_jobs j"
 _PENDING: Final = "pending = json_extract(c.n, '$[1]')"
@@ -130,7 +140,7 @@ BUGS: Final = [
     ),
     Bug("a skipped parent is taken for one that failed", (_take_skips_for_failures,)),
     Bug("an early signal is lost", (_lose_early_signals,)),
-    Bug("a step starts in a paused workflow", (_forget_the_pause,)),
+    Bug("a step starts in a paused workflow", (_forget_the_pause,), _TOO_EARLY),
     Bug(
         "a step comes back to a paused workflow", (("hold_steps", "w.paused_at IS NOT NULL", "0"),)
     ),
@@ -163,6 +173,16 @@ BUGS: Final = [
         "were refused, not",
     ),
     Bug("a step is added as if nothing had ended", (_add_as_if_nothing_had_ended,)),
+    Bug("a map is taken for one success among others", (_take_a_map_for_a_success,), _TOO_EARLY),
+    Bug("a failure stops elements of a map that it spares", (_stop_elements_of_what_is_spared,)),
+    Bug(
+        "what waits for a map does not wait for its elements",
+        (("find_waiting_children", "c.state IS NULL", "0"),),
+    ),
+    Bug(
+        "what is added after a map does not wait for its elements",
+        (("find_elements", "WHERE", "WHERE 0 AND"),),
+    ),
     Bug("steps that wait for themselves are added", (_add_cycles,), "was added, not cycle"),
     Bug(
         "a step that has ended is there still",

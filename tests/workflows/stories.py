@@ -52,7 +52,8 @@ _rule: Final = _one_of("all_succeeded", *RULES)
 _signal: Final = _one_of(None, None, None, None, "go", "stop")
 _delay: Final = _one_of(0.0, 0.0, 0.0, 30.0)
 _beside: Final = _one_of(
-    "trip", "trip", "cancel_step", "cancel", "signal", "pause", "resume", "retry", "reap", "add"
+    *("trip", "trip", "cancel_step", "cancel", "signal", "pause", "resume", "retry", "reap"),
+    *("add", "make"),
 )
 # How often, and what is to be known of it.
 ACTS: Final[dict[str, tuple[int, tuple[Draw, ...]]]] = {
@@ -67,6 +68,7 @@ ACTS: Final[dict[str, tuple[int, tuple[Draw, ...]]]] = {
     "report_too_late": (1, (_which, _end)),
     "retry": (2, (_which, _mask)),
     "add": (2, (_new_step, _mask, _mask, _which)),
+    "make": (2, (_which, _one_of(0, 1, 2, 3))),
     "signal": (1, (_one_of("go", "stop"),)),
     "cancel_step": (1, (_which,)),
     "cancel": (1, (_one_of(True, False),)),
@@ -90,7 +92,9 @@ def _graph(random: Random) -> list[Shape]:
         above = random.sample(known, min(len(known), random.choice([0, 1, 1, 2, 2, 3])))
         # For a failure there must be somebody who fails.
         rule = _rule(random) if above else "all_succeeded"
-        shapes.append(Shape(f"s{number}", tuple(above), rule, _signal(random)))
+        signal = _signal(random)
+        maps = signal is None and random.random() < 0.25
+        shapes.append(Shape(f"s{number}", tuple(above), rule, signal, maps))
     return shapes
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import msgspec
@@ -26,7 +26,7 @@ from foliot.model.lane import Strategy
 from foliot.model.rollup import Ended, Histogram, Key, Rollup
 from foliot.model.schedule import FOREVER, Gap, Rules, Schedule, ScheduleState
 from foliot.model.session import Session
-from foliot.model.workflow import Rule, Step, Workflow, WorkflowState
+from foliot.model.workflow import SLEEP_KIND, Rule, Step, Workflow, WorkflowState
 from foliot.store.queueing import Queue
 from foliot.store.scheduling import Due, OpenGap, Run
 
@@ -288,6 +288,9 @@ def step(row: Row, time: ToTime) -> Step:
     template = None if row[12] == "{}" else _decode_template(row[12])
     if template is not None:
         template = msgspec.structs.replace(template, id=JobId(row[0]), payload=bytes(row[13]))
+    started = time(row[16])
+    if started is not None and template is not None and template.kind == SLEEP_KIND:
+        started -= timedelta(seconds=template.delay or 0)  # it runs when its time is over
     return Step(
         job=JobId(row[0]),
         number=row[1],
@@ -303,7 +306,7 @@ def step(row: Row, time: ToTime) -> Step:
         finished_at=time(row[10]),
         result=None if row[11] is None else bytes(row[11]),
         job_template=template,
-        started_at=time(row[16]),
+        started_at=started,
         reason=row[17],
     )
 

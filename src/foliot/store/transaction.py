@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 from foliot.model.job import Outcome
-from foliot.store.port import Jobs
+from foliot.store.port import Cycle, Jobs
 
 T = TypeVar("T")
 Parameters = Any  # whatever the driver takes: a sequence, or a mapping of names
@@ -37,6 +37,11 @@ class Work(Protocol):
 
     async def ask(self, question: Callable[[Jobs], Coroutine[Any, Any, T]]) -> T:
         """Of the jobs as they are within this transaction."""
+        ...
+
+    async def end(self, finish: Callable[[Jobs], Coroutine[Any, Any, Cycle]]) -> Cycle:
+        """Of the job. If it is refused, nothing has happened: what was locked for it is let go, as whoever tries again
+        names another workflow, and locks of workflows are taken in order."""
         ...
 
     def check(self) -> None:

@@ -230,23 +230,7 @@ class Block:
         outcome = msgspec.structs.replace(outcome, order=job.order, flow=job.flow, gates=job.gates)
         partition = partition_of(self._job.id, work.partitions)
         work.check()
-
-        async def finish(jobs: Jobs) -> Cycle:
-            session = self._desk.session
-            ended = await jobs.finish_and_claim(partition, session, outcomes=[outcome])
-            if not ended.refused or (job := await jobs.get(outcome.id)) is None:
-                return ended
-            if job.workflow == outcome.flow:
-                return ended
-            # It has become a step since it was claimed: somebody has submitted a job after it.
-            step = msgspec.structs.replace(outcome, flow=job.workflow)
-            return await jobs.finish_and_claim(partition, session, outcomes=[step])
-
-        ended = await work.ask(finish)
-        if ended.refused:
-            raise SessionLost(
-                "the job belongs to another attempt by now: this one's transaction was rolled back"
-            )
+        outcome, ended = await self._finish(work, partition, outcome)
         lanes = [(one.lane, one.state) for one in ended.admitted]
         for lane, state in (*lanes, *ended.advance.lanes):
             ready = state is JobState.READY
@@ -257,6 +241,23 @@ class Block:
             if not error.unknown or not await self._has_settled(partition, outcome, error):
                 raise
         self.phase = Phase.COMMITTED
+
+    async def _finish(self, work: Work, partition: int, outcome: Outcome) -> tuple[Outcome, Cycle]:
+        async def finish(jobs: Jobs) -> Cycle:
+            return await jobs.finish_and_claim(partition, self._desk.session, outcomes=[outcome])
+
+        async def home(jobs: Jobs) -> JobId | None:
+            found = await jobs.get(outcome.id)
+            return outcome.flow if found is None else found.workflow
+
+        while (ended := await work.end(finish)).refused:
+            if (flow := await work.ask(home)) == outcome.flow:
+                raise SessionLost(
+                    "the job belongs to another attempt by now: this one's transaction was rolled back"
+                )
+            # Somebody has submitted a job after it: it has become a step, or its chain a part of another.
+            outcome = msgspec.structs.replace(outcome, flow=flow)
+        return outcome, ended
 
     async def _has_settled(self, partition: int, outcome: Outcome, error: FoliotError) -> bool:
         log.warning("job %s: it is not known whether it was committed: %s", self._job.id, error)

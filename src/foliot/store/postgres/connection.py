@@ -18,7 +18,7 @@ from psycopg.generators import send as flush
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from foliot.clock import Clock
-from foliot.errors import FoliotError, InvalidValue, StoreUnavailable
+from foliot.errors import InvalidValue, StoreUnavailable
 from foliot.ids import Ids
 from foliot.store.postgres.failures import explain, role_of, translate, unavailable
 from foliot.store.reply import Reply, Rows
@@ -207,10 +207,6 @@ class Connections:
         except (errors.DeadlockDetected, errors.SerializationFailure):
             await _forgive(connection)
             raise
-        except FoliotError:
-            # Refused in the middle of a conversation: nothing is wrong with the connection.
-            await _forgive(connection)
-            raise
         except errors.LockNotAvailable as error:
             await _forgive(connection)
             raise explain(error, role=self._role) from error
@@ -218,6 +214,10 @@ class Connections:
             # A server that has become read-only, or forgot a statement, is left for a new connection.
             await connection.close()
             raise explain(error, role=self._role) from error
+        except Exception:
+            # Refused in the middle of a conversation, or to be begun again: nothing is wrong with the connection.
+            await _forgive(connection)
+            raise
         except BaseException:
             # Cancelled in the middle: nobody knows what the connection is waiting for.
             await connection.close()

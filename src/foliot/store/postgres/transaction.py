@@ -16,7 +16,7 @@ from foliot.config import Settings
 from foliot.errors import FoliotError, TransactionTooLong
 from foliot.model.job import Outcome
 from foliot.store.guest import Answer, first_row, settle
-from foliot.store.port import Jobs
+from foliot.store.port import Cycle, Jobs
 from foliot.store.postgres.arrays import words
 from foliot.store.postgres.connection import to_conninfo
 from foliot.store.postgres.failures import explain, role_of
@@ -146,6 +146,16 @@ class PostgresWork:
             return await question(jobs)
         except psycopg.Error as error:
             raise explain(error, role=self._home.role) from error
+
+    async def end(self, finish: Callable[[Jobs], Coroutine[Any, Any, Cycle]]) -> Cycle:
+        try:
+            await settle(self._run(SQL["mark_end"], {}))
+            ended = await self.ask(finish)
+            if ended.refused:
+                await settle(self._run(SQL["let_go_of_end"], {}))
+        except psycopg.Error as error:
+            raise explain(error, role=self._home.role) from error
+        return ended
 
     def check(self) -> None:
         self._check_time()

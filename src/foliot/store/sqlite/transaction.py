@@ -20,7 +20,7 @@ from foliot.config import Settings
 from foliot.errors import FoliotError, StoreUnavailable, TransactionTooLong
 from foliot.model.job import Outcome
 from foliot.store.guest import at_once
-from foliot.store.port import Jobs
+from foliot.store.port import Cycle, Jobs
 from foliot.store.sqlite.batches import Values
 from foliot.store.sqlite.file import File, begin, explain, impatient, roll_back
 from foliot.store.sqlite.guest import Lent
@@ -117,6 +117,9 @@ class SqliteWork:
             return at_once(question(jobs))
 
         return await self.run(ask)
+
+    async def end(self, finish: Callable[[Jobs], Coroutine[Any, Any, Cycle]]) -> Cycle:
+        return await self.ask(finish)  # nobody else writes meanwhile
 
     def check(self) -> None:
         # Without the lock: a thread that was left at work may have it, and this may be the event loop.

@@ -41,7 +41,10 @@ WITH told AS (
                                 session, key, workflow, reason,
                                 tags, ordering_key, fair_key, schedule, extras, payload, result)
     SELECT :partition::smallint, id, fence, priority, attempt, losses, generation, state, namespace, kind,
-           queue, created_at, run_at, claimed_at, coalesce(:now, now()), session, key, workflow, reason,
+           queue, created_at, run_at,
+           CASE WHEN strpos(extras, '"began":') > 0 THEN to_timestamp((extras::jsonb ->> 'began')::bigint / 1000000.0)
+                ELSE claimed_at END,
+           coalesce(:now, now()), session, key, workflow, reason,
            tags, ordering_key, fair_key, schedule, extras, payload, result
     FROM ended WHERE id IS NOT NULL
 ), emitted AS (
@@ -127,8 +130,10 @@ WITH told AS (
                              tags, ordering_key, fair_key, schedule, extras, payload)
     SELECT :partition::smallint, id, fence, lane, priority, attempt, max_attempts,
            losses + CASE why WHEN 'worker_lost' THEN 1 ELSE 0 END, generation,
-           namespace, kind, queue, created_at, run_at, claimed_at, coalesce(:now, now()),
-           timeout, session, key, workflow, requires, why,
+           namespace, kind, queue, created_at, run_at,
+           CASE WHEN strpos(extras, '"began":') > 0 THEN to_timestamp((extras::jsonb ->> 'began')::bigint / 1000000.0)
+                ELSE claimed_at END,
+           coalesce(:now, now()), timeout, session, key, workflow, requires, why,
            tags, ordering_key, fair_key, schedule, extras, payload
     FROM failed WHERE id IS NOT NULL
 ), emitted AS (
@@ -193,8 +198,8 @@ SELECT id::text FROM failed WHERE id IS NOT NULL;
 
 -- name: release_jobs
 -- Given back unstarted: the attempt is not counted, the fence stays where it is. With a hold, it waits for
--- somebody who can run it, or for its workflow: that has begun, in time. A job that was asked to end follows in
--- cancel_jobs.
+-- somebody who can run it, or for its workflow: that has begun, in time, and so has the job, however late it is claimed
+-- once more to say how that has ended. A job that was asked to end follows in cancel_jobs.
 WITH told AS (
     SELECT jsonb_object_agg(r.id, jsonb_build_array(r.fence, r.hold, r.note)) AS facts
     FROM unnest(:ids::uuid[], :fences::bigint[], :holds::text[], :notes::text[]) AS r (id, fence, hold, note)
@@ -204,7 +209,12 @@ SET state = CASE WHEN (SELECT facts FROM told) -> j.id::text ->> 1 IS NULL THEN 
     hold = (SELECT facts FROM told) -> j.id::text ->> 1,
     hold_note = (SELECT facts FROM told) -> j.id::text ->> 2,
     expires_at = CASE WHEN (SELECT facts FROM told) -> j.id::text ->> 1 = 'workflow' THEN NULL ELSE j.expires_at END,
-    attempt = j.attempt - 1, session = NULL, claimed_at = NULL, deadline_at = NULL
+    claimed_at = CASE WHEN (SELECT facts FROM told) -> j.id::text ->> 1 = 'workflow' THEN j.claimed_at END,
+    extras = CASE WHEN (SELECT facts FROM told) -> j.id::text ->> 1 = 'workflow'
+                  THEN (coalesce(j.extras, '{}')::jsonb || jsonb_build_object(
+                       'began', (extract(epoch FROM j.claimed_at) * 1000000)::bigint))::text
+                  ELSE j.extras END,
+    attempt = j.attempt - 1, session = NULL, deadline_at = NULL
 WHERE j.partition = :partition AND j.id = ANY (:ids::uuid[]) AND j.session = :session
   AND j.state || '' = 'running' AND j.fence = ((SELECT facts FROM told) -> j.id::text ->> 0)::bigint
 RETURNING j.id::text;

@@ -16,3 +16,11 @@ SELECT set_config('statement_timeout', :limit, true),
 -- name: limit_transaction_wholly
 -- The same for all of it together; PostgreSQL 17 and newer.
 SELECT set_config('transaction_timeout', :limit, true);
+
+-- name: mark_end
+-- Before the end of the job itself.
+SAVEPOINT foliot_end;
+
+-- name: let_go_of_end
+-- It was refused: of the locks that it took none is kept.
+ROLLBACK TO SAVEPOINT foliot_end;

@@ -89,7 +89,7 @@ WHERE w.partition = :partition AND w.state = 'running'
 
 -- name: pause_workflow
 UPDATE foliot.workflows
-SET paused_at = coalesce(:now, now()), paused_by = :by, note = :note
+SET paused_at = coalesce(paused_at, :now, now()), paused_by = :by, note = :note
 WHERE partition = :partition AND id = :id::uuid;
 
 -- name: hold_steps

@@ -90,7 +90,8 @@ WHERE partition = :partition AND id = :workflow::uuid;
 
 -- name: link_steps
 -- Steps that have new children, and ones that have new parents: rows of [job, new parents, new children, more pending,
--- new children that it has added itself].
+-- new children that it has added itself]. Children are appended as text: thousands may follow one, each by itself, and
+-- to parse those before it took each longer than all else.
 WITH told AS MATERIALIZED (
     SELECT jsonb_object_agg(n ->> 0, n) AS facts, array_agg((n ->> 0)::uuid) AS ids FROM jsonb_array_elements(:rows::jsonb) n
 )
@@ -98,7 +99,8 @@ UPDATE foliot.steps s
 SET parents = CASE WHEN (SELECT facts FROM told) -> s.job::text -> 1 = '[]' THEN s.parents
                    ELSE (s.parents::jsonb || ((SELECT facts FROM told) -> s.job::text -> 1))::text END,
     children = CASE WHEN (SELECT facts FROM told) -> s.job::text -> 2 = '[]' THEN s.children
-                    ELSE (s.children::jsonb || ((SELECT facts FROM told) -> s.job::text -> 2))::text END,
+                    WHEN s.children = '[]' THEN (SELECT facts FROM told) -> s.job::text ->> 2
+                    ELSE left(s.children, -1) || ', ' || substr((SELECT facts FROM told) -> s.job::text ->> 2, 2) END,
     grown = CASE WHEN (SELECT facts FROM told) -> s.job::text -> 4 = '[]' THEN s.grown
                  ELSE (s.grown::jsonb || ((SELECT facts FROM told) -> s.job::text -> 4))::text END,
     pending = s.pending + ((SELECT facts FROM told) -> s.job::text ->> 3)::integer,

@@ -11,7 +11,8 @@ INSERT INTO foliot_history (partition, id, fence, priority, attempt, losses, gen
                             session, key, workflow, reason,
                             tags, ordering_key, fair_key, schedule, extras, payload, result)
 SELECT j.partition, j.id, j.fence, j.priority, j.attempt, j.losses, j.generation,
-       json_extract(d.value, '$[2]'), j.namespace, j.kind, j.queue, j.created_at, j.run_at, j.claimed_at, :now,
+       json_extract(d.value, '$[2]'), j.namespace, j.kind, j.queue, j.created_at, j.run_at,
+       iif(instr(j.extras, '"began":'), json_extract(j.extras, '$.began'), j.claimed_at), :now,
        j.session, j.key, j.workflow, json_extract(d.value, '$[3]'),
        j.tags, j.ordering_key, j.fair_key, j.schedule, j.extras, j.payload,
        substr(:blob, json_extract(d.value, '$[4]'), json_extract(d.value, '$[5]'))
@@ -86,7 +87,8 @@ INSERT INTO foliot_dead (partition, id, fence, lane, priority, attempt, max_atte
                          tags, ordering_key, fair_key, schedule, extras, payload)
 SELECT :partition, j.id, j.fence, j.lane, j.priority, j.attempt, j.max_attempts,
        j.losses + (json_extract(f.value, '$[2]') = 'worker_lost'), j.generation,
-       j.namespace, j.kind, j.queue, j.created_at, j.run_at, j.claimed_at, :now,
+       j.namespace, j.kind, j.queue, j.created_at, j.run_at,
+       iif(instr(j.extras, '"began":'), json_extract(j.extras, '$.began'), j.claimed_at), :now,
        j.timeout, j.session, j.key, j.workflow, j.requires, json_extract(f.value, '$[2]'),
        j.tags, j.ordering_key, j.fair_key, j.schedule, j.extras, j.payload
 FROM json_each(:outcomes) f CROSS JOIN foliot_jobs j
@@ -151,8 +153,8 @@ RETURNING id;
 
 -- name: release_jobs
 -- Given back unstarted: the attempt is not counted, the fence stays where it is. With a hold, it waits for
--- somebody who can run it, or for its workflow: that has begun, in time. A job that was asked to end follows in
--- cancel_jobs.
+-- somebody who can run it, or for its workflow: that has begun, in time, and so has the job, however late it is claimed
+-- once more to say how that has ended. A job that was asked to end follows in cancel_jobs.
 WITH released AS MATERIALIZED (
     SELECT j.rowid AS place, json_extract(o.value, '$[2]') AS why, json_extract(o.value, '$[3]') AS note
     FROM json_each(:outcomes) o CROSS JOIN foliot_jobs j
@@ -162,7 +164,9 @@ WITH released AS MATERIALIZED (
 UPDATE foliot_jobs
 SET state = CASE WHEN r.why IS NULL THEN 'ready' ELSE 'held' END, hold = r.why,
     expires_at = CASE WHEN r.why = 'workflow' THEN NULL ELSE expires_at END,
-    hold_note = r.note, attempt = attempt - 1, session = NULL, claimed_at = NULL, deadline_at = NULL
+    claimed_at = CASE WHEN r.why = 'workflow' THEN claimed_at END,
+    extras = CASE WHEN r.why = 'workflow' THEN json_set(coalesce(extras, '{}'), '$.began', claimed_at) ELSE extras END,
+    hold_note = r.note, attempt = attempt - 1, session = NULL, deadline_at = NULL
 FROM released r
 WHERE foliot_jobs.rowid = r.place
 RETURNING id;

@@ -82,7 +82,7 @@ SELECT w.id FROM json_each(:ids) i CROSS JOIN foliot_workflows w
 WHERE w.partition = :partition AND w.state = 'running' AND w.waiter IS NOT NULL AND w.waiter = i.value;
 
 -- name: pause_workflow
-UPDATE foliot_workflows SET paused_at = :now, paused_by = :by, note = :note
+UPDATE foliot_workflows SET paused_at = coalesce(paused_at, :now), paused_by = :by, note = :note
 WHERE partition = :partition AND id = :id;
 
 -- name: hold_steps
