@@ -20,6 +20,7 @@ _MONTH: Final = 31 * _DAY
 _MOST: Final = 1_000_000
 _MOST_PROBES: Final = 100
 _LEAST_RATIO: Final = 1e-9
+_LONGEST: Final = 600.0  # seconds that one stays open, if it opens shorter at first
 
 
 def options_of(
@@ -28,7 +29,7 @@ def options_of(
     window: float | timedelta = 60.0,
     ratio: float | None = None,
     open_for: float | timedelta = 30.0,
-    longest: float | timedelta = 600.0,
+    longest: float | timedelta | None = None,
     probes: int = 1,
     successes: int = 1,
     release: str = "10/second",
@@ -44,11 +45,21 @@ def options_of(
         window=_seconds("window", window),
         ratio=None if ratio is None else _ratio(ratio),
         open_for=shortest,
-        longest=max(shortest, _seconds("longest", longest)),
+        longest=_longest(longest, shortest),
         probes=probes,
         successes=successes,
         release=number / period,
     )
+
+
+def _longest(given: float | timedelta | None, shortest: float) -> float:
+    if given is None:
+        return max(shortest, _LONGEST)
+    seconds = _seconds("longest", given)
+    if seconds < shortest:
+        problem = f"is shorter than open_for, {shortest:g} seconds"
+        raise InvalidValue("longest", given, problem, example=f"longest={shortest * 10:g}")
+    return seconds
 
 
 def check_breaker_name(name: object) -> str:

@@ -29,7 +29,6 @@ from foliot.model.schedule import (
     ScheduleState,
     Version,
 )
-from foliot.model.workflow import WORKFLOW_KIND
 from foliot.schedule_draft import timetable_of, trigger_number
 from foliot.schedule_looks import calendars_of, get
 from foliot.store.port import Store
@@ -172,7 +171,7 @@ def _answer(schedule: Schedule, rules: Rules, at: int, records: Records) -> Answ
     nominal = datetime.fromtimestamp(at, UTC)
     run = records.runs.get(fire_id(schedule.id, at))
     if run is not None:
-        return Answer(nominal, run.id, run.state, run.made_at, _started(schedule, run))
+        return Answer(nominal, run.id, run.state, run.made_at, run.started_at)
     for entry in reversed(records.ledger):
         if entry.start <= at and (entry.to is None or at <= entry.to):
             return Answer(nominal, reason=entry.reason)
@@ -213,12 +212,7 @@ async def _runs(store: Store, schedule: Schedule, limit: int) -> list[Answer]:
             run.id,
             run.state,
             run.made_at,
-            _started(schedule, run),
+            run.started_at,
         )
         for run in reversed(list(found))
     ]
-
-
-def _started(schedule: Schedule, run: Run) -> datetime | None:
-    """A job that stands for a workflow runs once more when that has ended: when it first did is not known by then."""
-    return None if schedule.kind == WORKFLOW_KIND else run.started_at

@@ -50,7 +50,7 @@ def check_graph(
     draft: Draft, *, limits: LimitSettings = _LIMITS, depth: int = 1
 ) -> tuple[list[StepDraft], dict[str, tuple[str, ...]]]:
     """The steps, parents first, and the parents of each."""
-    _check_whole(draft)
+    check_whole(draft)
     _check_names(draft, limits)
     if depth == 1 and (all_steps := _count_all(draft, depth, {})) > limits.steps:
         _too_many("steps", all_steps, limits.steps)
@@ -117,7 +117,8 @@ def ref_names(value: object) -> list[str]:
     return list(dict.fromkeys(name for name, _ in find_refs(value)))
 
 
-def _check_whole(draft: Draft) -> None:
+def check_whole(draft: Draft) -> None:
+    """What is said of it besides its steps."""
     check_step_name(draft.name, field="workflow")
     check_name("namespace", draft.namespace, example='namespace="shop"')
     if draft.policy not in get_args(Policy):

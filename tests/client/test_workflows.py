@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -97,6 +98,23 @@ def test_what_was_drawn_is_submitted_at_the_end_of_the_block(
     again = app.get_workflow(flow.id)
     assert again["second"].result() == 4 and again.get().total == 2
     assert [one.id for one in app.workflows(name="sums", state="succeeded")] == [flow.id]
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "problem"),
+    [
+        ("", {}, "workflow: ''"),
+        ("etl", {"policy": "failfast"}, "policy: 'failfast' is not fail_fast or continue"),
+        ("etl", {"deadline": -1}, "deadline: -1"),
+        ("etl", {"namespace": "a b"}, "namespace: 'a b'"),
+        ("etl", {"key": ""}, "key: ''"),
+    ],
+)
+def test_what_is_said_of_the_whole_is_checked_when_it_is_said(
+    app: Foliot, name: str, wrong: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(InvalidValue, match=re.escape(problem)):
+        app.workflow(name, **wrong)
 
 
 def test_async_code_does_the_same(app: Foliot, add: Any, start_worker: Start) -> None:

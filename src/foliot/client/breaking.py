@@ -26,7 +26,7 @@ class Breaking:
         window: float | timedelta = 60.0,
         ratio: float | None = None,
         open_for: float | timedelta = 30.0,
-        longest: float | timedelta = 600.0,
+        longest: float | timedelta | None = None,
         probes: int = 1,
         successes: int = 1,
         release: str = "10/second",
@@ -34,9 +34,9 @@ class Breaking:
     ) -> None:
         """When jobs with `breaker=name` stop, of any number of kinds: after so many `failures` within a `window` of
         seconds; with a `ratio`, only if they are at least that share of all attempts. They are held for `open_for`
-        seconds, twice as long each time that it opens again, up to `longest`. Then `probes` of them try; after so many
-        `successes` the others follow, at first at the rate of `release`. `on`: the errors that count; else all but
-        those of `no_retry`. Stored like what `app.queue` says."""
+        seconds, twice as long each time that it opens again, up to `longest` (600, or `open_for`). Then `probes` of
+        them try; after so many `successes` the others follow, at first at the rate of `release`. `on`: the errors that
+        count; else all but those of `no_retry`. Stored like what `app.queue` says."""
         check_breaker_name(name)
         options = options_of(
             failures=failures,

@@ -24,7 +24,7 @@ from foliot.model.job import NewJob
 from foliot.model.workflow import NewWorkflow, Rule, Workflow
 from foliot.model.workflow import Step as StepState
 from foliot.shown import named
-from foliot.workflow_check import check, check_step_name, not_for_a_step
+from foliot.workflow_check import check, check_step_name, check_whole, not_for_a_step
 from foliot.workflow_draft import build, check_graph, check_inner
 from foliot.workflow_form import (
     Draft,
@@ -99,10 +99,11 @@ class Flow(WorkflowHandle):
         self._frame = Draft(
             name=name,
             namespace=namespace,
-            policy=policy,  # type: ignore[arg-type] # checked with the rest
+            policy=policy,  # type: ignore[arg-type] # checked below
             deadline=seconds,
             key=key,
         )
+        check_whole(self._frame)
         self._steps_drawn: dict[str, StepDraft] = {}
         self._numbers: dict[str, int] = {}  # how often a name was asked for
 

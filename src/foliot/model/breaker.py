@@ -176,11 +176,9 @@ def close_by_hand(breaker: Breaker, now: float, *, note: str | None, by: str | N
 
 
 def events_of(before: Breaker, after: Breaker) -> tuple[str, ...]:
-    """What those who listen are told of a change."""
-    shut = (State.OPEN, State.HALF_OPEN)
-    if before.state is not State.OPEN and after.state is State.OPEN:
-        return ("breaker.opened",)
-    return ("breaker.closed",) if before.state in shut and after.state not in shut else ()
+    """What those who listen are told of a change: that a try has failed is no news of an outage that lasts."""
+    was, is_ = (one.state in (State.OPEN, State.HALF_OPEN) for one in (before, after))
+    return () if was == is_ else ("breaker.opened",) if is_ else ("breaker.closed",)
 
 
 def _try(breaker: Breaker, told: Report, now: float) -> Breaker:

@@ -300,17 +300,14 @@ WHERE j.partition = :partition AND j.state || '' = 'held' AND j.hold || '' = 'wo
 RETURNING j.lane, j.state;
 
 -- name: list_steps
--- With the state of each job, live or ended. One that stands for a workflow was claimed again when that had ended: it
--- began when it was due.
+-- With the state of each job, live or ended.
 SELECT s.job::text, s.number, s.name, s.rule, coalesce(s.state, j.state, 'waiting'), s.parents,
        CASE WHEN s.grown = '[]' THEN s.children ELSE (s.children::jsonb || s.grown::jsonb)::text END, s.signal,
        s.mapped::text, s.added_by::text, s.finished_at, s.result, s.template, s.payload, s.begun, s.state,
-       coalesce(j.claimed_at, CASE WHEN h.kind = 'foliot.workflow' AND h.started_at IS NOT NULL THEN h.run_at ELSE h.started_at END,
-                CASE WHEN d.kind = 'foliot.workflow' AND d.started_at IS NOT NULL THEN d.run_at ELSE d.started_at END),
-       coalesce(j.hold, h.reason, d.reason), s.fence, s.generation
+       coalesce(j.claimed_at, h.started_at, d.started_at), coalesce(j.hold, h.reason, d.reason), s.fence, s.generation
 FROM foliot.steps s
 LEFT JOIN foliot.jobs j ON j.partition = :partition AND j.id = s.job
-LEFT JOIN LATERAL (SELECT h.kind, h.run_at, h.started_at, h.reason FROM foliot.history h
+LEFT JOIN LATERAL (SELECT h.started_at, h.reason FROM foliot.history h
                    WHERE s.state IS NOT NULL AND s.state <> 'dead' AND h.partition = :partition AND h.id = s.job
                      AND h.finished_at = s.finished_at LIMIT 1) h ON true
 LEFT JOIN foliot.dead d ON s.state = 'dead' AND d.partition = :partition AND d.id = s.job

@@ -286,15 +286,12 @@ WHERE rowid IN (
 RETURNING lane, state;
 
 -- name: list_steps
--- With the state of each job, live or ended. One that stands for a workflow was claimed again when that had ended: it
--- began when it was due.
+-- With the state of each job, live or ended.
 SELECT s.job, s.number, s.name, s.rule, coalesce(s.state, j.state, 'waiting'), s.parents,
        CASE WHEN s.grown = '[]' THEN s.children WHEN s.children = '[]' THEN s.grown
             ELSE rtrim(s.children, ']') || ',' || substr(s.grown, 2) END, s.signal,
        s.mapped, s.added_by, s.finished_at, s.result, s.template, s.payload, s.begun, s.state,
-       coalesce(j.claimed_at, CASE WHEN h.kind = 'foliot.workflow' AND h.started_at IS NOT NULL THEN h.run_at ELSE h.started_at END,
-                CASE WHEN d.kind = 'foliot.workflow' AND d.started_at IS NOT NULL THEN d.run_at ELSE d.started_at END),
-       coalesce(j.hold, h.reason, d.reason), s.fence, s.generation
+       coalesce(j.claimed_at, h.started_at, d.started_at), coalesce(j.hold, h.reason, d.reason), s.fence, s.generation
 FROM foliot_steps s
 LEFT JOIN foliot_jobs j ON j.partition = :partition AND j.id = s.job
 LEFT JOIN foliot_history h ON h.rowid = (
