@@ -7,6 +7,7 @@ import pytest
 from foliot.ids import JobId, SessionId
 from foliot.model.job import Extras, More
 from foliot.model.lane import lane_of
+from foliot.store.limiting import MOST_ADMITTED
 from foliot.store.port import Cycle, Share
 from foliot.worker.lanes import Lanes
 from support.limits import ids, limit
@@ -68,3 +69,21 @@ async def test_behind_a_crowd_at_a_limit_a_worker_with_little_room_soon_finds_wh
     assert claimed == [free]
     await world.submit_many(3, kind="free")
     assert len((await _look(world, session, lanes.shares(0, 1)[0], 1)).claimed) == 1
+
+
+async def test_of_many_limits_that_are_gone_at_once_a_look_moves_no_more_than_of_one(
+    world: World,
+) -> None:
+    """They are moved where no claim goes on meanwhile."""
+    await limit(world, "key:*", concurrency=0)
+    session, each = await world.open_session(), MOST_ADMITTED // 2
+    for key in "abcd":
+        await world.submit_many(each, more=More(extras=Extras(limit_key=key)))
+    assert await world.claim(session, 5 * each) == []
+    await world.store.limits.delete("key:*")
+    tended = await world.store.limits.tend(world.partition, "", limit=100)
+    assert (len(tended.admitted), tended.wait) == (MOST_ADMITTED, 0.0), "and there are more"
+    tended = await world.store.limits.tend(world.partition, "", limit=100)
+    assert (len(tended.admitted), tended.wait) == (MOST_ADMITTED, 0.0)
+    tended = await world.store.limits.tend(world.partition, "", limit=100)
+    assert (tended.admitted, tended.wait) == ([], None)

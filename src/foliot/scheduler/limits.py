@@ -12,6 +12,7 @@ from typing import Final
 
 from foliot.scheduler.duty import Duty, Office
 from foliot.scheduler.order import news_of
+from foliot.store.limiting import MOST_GATES
 from foliot.store.port import Peek
 
 _EVERY: Final = 1.0
@@ -54,7 +55,7 @@ class Limits(Duty):
 
     async def _tend(self, partition: int) -> float:
         after = self._after.pop(partition, "")
-        tended = await self._store.limits.tend(partition, after, limit=self._batch)
+        tended = await self._store.limits.tend(partition, after, limit=MOST_GATES)
         if tended.after is not None:
             self._after[partition] = tended.after
         if tended.admitted:

@@ -8,7 +8,6 @@ from typing import Final
 from foliot.clock import Clock
 from foliot.ids import JobId
 from foliot.model.limit import Limit, Rules
-from foliot.store.admission import admissions
 from foliot.store.limiting import (
     Overview,
     Standing,
@@ -21,6 +20,7 @@ from foliot.store.postgres.arrays import numbers, texts
 from foliot.store.postgres.audit import audit_steps
 from foliot.store.postgres.connection import Ask, Connections, Step, Values
 from foliot.store.postgres.gates import SQL, limit_of, read_rules, recount
+from foliot.store.reply import Rows
 from foliot.store.searching import Record
 
 _MOST_KEYS: Final = 10_000
@@ -69,14 +69,14 @@ class PostgresLimits:
             names = [row[0] for row in await ask(Step(SQL["find_gates"], asked))]
             door = await recount(ask, self._now(), names)
             look = look_at(door, names)
-            found = []
+            found: Rows = []
             if look.rooms:
                 values: Values = {
                     "partition": partition,
                     "names": texts(look.rooms),
                     "numbers": numbers(look.rooms.values()),
                 }
-                found = admissions(await ask(Step(SQL["admit_held"], values)))
+                found = await ask(Step(SQL["admit_held"], values))
             return look.tended(found, limit)
 
         return await self._connections.converse(talk)

@@ -203,10 +203,10 @@ class SqliteLimits:
             names = [row[0] for row in execute(connection, SQL["find_gates"], asked)]
             door = recount(connection, store_now(self._clock), names)
             seen = look_at(door, names)
-            found = []
+            found: Rows = []
             for name, number in seen.rooms.items():
                 values: Values = {"partition": partition, "name": name, "number": number}
-                found += admissions(execute(connection, SQL["admit_held"], values))
+                found += execute(connection, SQL["admit_held"], values)
             return seen.tended(found, limit)
 
         return await self._connections.transact(run, look=look)

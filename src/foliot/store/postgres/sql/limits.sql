@@ -310,7 +310,7 @@ WITH first AS MATERIALIZED (
 )
 UPDATE foliot.jobs j SET state = 'ready', hold = NULL
 WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT id FROM first)) AND j.state || '' = 'held'
-RETURNING j.lane, j.state;
+RETURNING j.lane, j.state, j.hold_note;
 
 -- name: put_limit
 -- Whether it is new or another than it was.

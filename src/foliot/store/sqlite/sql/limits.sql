@@ -129,7 +129,7 @@ WHERE rowid IN (
     WHERE h.partition = :partition AND h.hold = 'limit' AND h.hold_note = :name AND h.state || '' = 'held'
       AND NOT EXISTS (SELECT 1 FROM foliot_queues q WHERE q.name = h.queue AND q.paused_at IS NOT NULL)
     ORDER BY h.band, h.rank, h.id LIMIT :number)
-RETURNING lane, state;
+RETURNING lane, state, hold_note;
 
 -- name: put_limit
 -- Whether it is new or another than it was.
