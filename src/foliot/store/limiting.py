@@ -73,8 +73,8 @@ class Limits(Protocol):
         were any."""
         ...
 
-    async def prune(self) -> int:
-        """Forget keys that nobody uses any more. Returns how many."""
+    async def prune(self, *, limit: int) -> int:
+        """Forget keys that nobody uses any more, so many in each transaction. Returns how many."""
         ...
 
 

@@ -118,9 +118,14 @@ class PostgresLimits:
         found = await self._connections.read(SQL["list_holders"], holders_of(gate, limit))
         return [JobId(row[0]) for row in found]
 
-    async def prune(self) -> int:
-        [gone] = await self._connections.transact([Step(SQL["prune_uses"], {"now": self._now()})])
-        return len(gone)
+    async def prune(self, *, limit: int) -> int:
+        pruned, count = 0, limit
+        while count >= limit:
+            values: Values = {"limit": limit, "now": self._now()}
+            [gone] = await self._connections.transact([Step(SQL["prune_uses"], values)])
+            count = len(gone)
+            pruned += count
+        return pruned
 
     def _now(self) -> datetime | None:
         return self._clock.now_for_store()

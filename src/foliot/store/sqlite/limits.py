@@ -241,8 +241,12 @@ class SqliteLimits:
     async def relax(self) -> bool:
         return False  # whoever writes is alone, so there is little to save
 
-    async def prune(self) -> int:
-        values: Values = {"now": store_now(self._clock)}
-        return len(
-            await self._connections.transact(lambda c: execute(c, SQL["prune_uses"], values))
-        )
+    async def prune(self, *, limit: int) -> int:
+        pruned, count = 0, limit
+        values: Values = {"limit": limit, "now": store_now(self._clock)}
+        while count >= limit:
+            count = len(
+                await self._connections.transact(lambda c: execute(c, SQL["prune_uses"], values))
+            )
+            pruned += count
+        return pruned

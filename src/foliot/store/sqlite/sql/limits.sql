@@ -201,6 +201,9 @@ ORDER BY j.claimed_at LIMIT :limit;
 -- name: prune_uses
 -- Of keys that nobody has asked for so long. A rate has all its tokens again by then.
 DELETE FROM foliot_uses
-WHERE used = 0 AND substr(name, 1, 3) = 'key'
-  AND at < :now / 1000000.0 - CASE WHEN tokens IS NULL THEN 3600 ELSE 40 * 86400 END
+WHERE name IN (
+    SELECT u.name FROM foliot_uses u
+    WHERE u.used = 0 AND substr(u.name, 1, 3) = 'key'
+      AND u.at < :now / 1000000.0 - CASE WHEN u.tokens IS NULL THEN 3600 ELSE 40 * 86400 END
+    LIMIT :limit)
 RETURNING name;
