@@ -31,7 +31,8 @@ from foliot.model.workflow import (
 from foliot.store.port import Store
 from foliot.workflow_commands import add_steps, carry_on, get_workflow, submit_workflow
 from foliot.workflow_draft import build, from_json
-from foliot.workflow_map import MapPayload, element_name, make_elements
+from foliot.workflow_map import MapPayload, make_elements
+from foliot.workflow_refs import element_name
 from foliot.workflow_results import result_of
 
 T = TypeVar("T")

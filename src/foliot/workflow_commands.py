@@ -38,7 +38,9 @@ from foliot.workflow_draft import build, draft_of
 T = TypeVar("T")
 _ROUNDS: Final = 1_000  # of carrying on; what is left then is for the schedulers' duty
 _LONGEST_TOLD: Final = 500  # characters of a signal's payload that the audit log keeps
-_SENT: Final = 3  # times that what was submitted is sent whose reply was lost: its ids make that safe
+_SENT: Final = (
+    3  # times that what was submitted is sent whose reply was lost: its ids make that safe
+)
 _EXAMPLE: Final = "0192d5f0-5b7c-7a3b-8000-5c1f2e3d4c5b"
 
 

@@ -191,7 +191,7 @@ def is_ahead(breaker: Breaker, now: float) -> bool:
 
 
 def _in_time(breaker: Breaker, now: float) -> Breaker:
-    """Else nothing that is claimed until then would count as a try, and an open one would stay so for as much longer."""
+    """Else nothing that is claimed until then would be a try, and an open one would stay so for as much longer."""
     if not is_ahead(breaker, now):
         return breaker
     until = None if breaker.until is None else breaker.until - (breaker.since - now)

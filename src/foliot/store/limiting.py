@@ -78,6 +78,12 @@ class Limits(Protocol):
         ...
 
 
+def values_of(limit: Limit, by: str | None) -> dict[str, object]:
+    """What put_limit reads."""
+    told = ("name", "concurrency", "rate", "period", "burst", "note")
+    return {**{name: getattr(limit, name) for name in told}, "by": by}
+
+
 def candidate(row: Sequence[Any], lanes: Container[int], kinds: frozenset[str] | None) -> Candidate:
     """Of a row of pick_jobs. What comes from a lane that was asked for fits; of those that were held, only what the
     worker knows."""
@@ -154,10 +160,11 @@ def look_at(door: Door, names: Sequence[str]) -> Look:
         elif door.several:  # the first of them may all have to wait for another one
             rooms[name] = max(rooms[name], _PAST)
             soon.append(_SOON)
-    least = [min(some, default=None) for some in (waits, soon, again)]
     most = max(1, MOST_ADMITTED // max(1, len(rooms)))
+    wait, next_, token = [min(some, default=None) for some in (waits, soon, again)]
     cut = frozenset(name for name, room in rooms.items() if room > most)
-    return Look(names, {name: int(min(room, most)) for name, room in rooms.items()}, *least, cut)
+    few = {name: int(min(room, most)) for name, room in rooms.items()}
+    return Look(names, few, wait=wait, soon=next_, again=token, cut=cut)
 
 
 class Overview:

@@ -14,6 +14,7 @@ from foliot.store.limiting import (
     Tended,
     holders_of,
     look_at,
+    values_of,
 )
 from foliot.store.postgres.allowances import CHANGE_RULES, count_no_more
 from foliot.store.postgres.arrays import numbers, texts
@@ -33,16 +34,7 @@ class PostgresLimits:
         self._partitions = partitions
 
     async def set(self, limit: Limit, *, by: str | None, record: Record | None = None) -> bool:
-        values: Values = {
-            "name": limit.name,
-            "concurrency": limit.concurrency,
-            "rate": limit.rate,
-            "period": limit.period,
-            "burst": limit.burst,
-            "note": limit.note,
-            "by": by,
-            "now": self._now(),
-        }
+        values: Values = {**values_of(limit, by), "now": self._now()}
         return await self._change(Step(SQL["put_limit"], values), record)
 
     async def delete(self, name: str, *, record: Record | None = None) -> bool:

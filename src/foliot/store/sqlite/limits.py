@@ -24,6 +24,7 @@ from foliot.store.limiting import (
     look_at,
     slots_of,
     uses_of,
+    values_of,
 )
 from foliot.store.port import Share
 from foliot.store.searching import Record
@@ -167,16 +168,7 @@ class SqliteLimits:
         self._partitions = partitions
 
     async def set(self, limit: Limit, *, by: str | None, record: Record | None = None) -> bool:
-        values: Values = {
-            "name": limit.name,
-            "concurrency": limit.concurrency,
-            "rate": limit.rate,
-            "period": limit.period,
-            "burst": limit.burst,
-            "note": limit.note,
-            "by": by,
-        }
-        return await self._change("put_limit", values, record)
+        return await self._change("put_limit", values_of(limit, by), record)
 
     async def delete(self, name: str, *, record: Record | None = None) -> bool:
         return await self._change("delete_limit", {"name": name}, record)
