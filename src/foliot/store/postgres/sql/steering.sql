@@ -142,8 +142,9 @@ WITH moved AS (
       AND d.id = ANY (ARRAY(SELECT m.job FROM moved m WHERE m.state = 'dead'))
 ), past AS (
     UPDATE foliot.history h SET workflow = :id::uuid
-    FROM moved m
-    WHERE h.partition = :partition AND h.id = m.job AND h.finished_at = m.finished_at AND h.workflow = :other::uuid
+    WHERE h.partition = :partition AND h.workflow = :other::uuid
+      AND h.id = ANY (ARRAY(SELECT m.job FROM moved m WHERE m.state IS NOT NULL))
+      AND h.finished_at BETWEEN (SELECT min(m.finished_at) FROM moved m) AND (SELECT max(m.finished_at) FROM moved m)
 ), other AS (
     SELECT * FROM foliot.workflows o WHERE o.partition = :partition AND o.id = :other::uuid
 ), ended AS (
