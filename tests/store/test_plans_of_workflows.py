@@ -1,5 +1,5 @@
-"""Plans of what is done with workflows: nothing looks through all jobs, or through a day of history, be there ever so many
-steps in a workflow."""
+"""Plans of what is done with workflows: nothing looks through all jobs, or through a day of history, be there ever so
+many steps in a workflow."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def large(databases: Databases) -> Iterator[psycopg.Connection[Any]]:
 @pytest.mark.parametrize("mode", ["generic", "custom"])
 @pytest.mark.parametrize("name", [name for name in SQL if name != "list_steps"])
 def test_no_table_is_looked_through(large: psycopg.Connection[Any], name: str, mode: Mode) -> None:
-    """But for days on which nothing has ended. To list steps is not hot: it reads all of one workflow as is cheapest."""
+    """But for days on which nothing has ended. To list steps reads all of one workflow, as is cheapest."""
     today = f"history_{datetime.now(UTC):%Y%m%d}"
     found = nodes(explain(large, SQL[name], VALUES, mode=mode))
     walked = {node["Relation Name"] for node in found if node["Node Type"] == "Seq Scan"}
