@@ -62,10 +62,10 @@ class Limits(Protocol):
         """Jobs that run under it, those that began first. Only reads."""
         ...
 
-    async def tend(self, partition: int, after: str, *, limit: int) -> Tended:
+    async def tend(self, partition: int, after: str, *, limit: int, anew: bool = True) -> Tended:
         """Count anew what runs, and let those go on that wait for limits with room; as many limits as said, after
         this one, and of all together no more than one transaction should move. For what nobody else sees to: a worker
-        died, a limit was raised, a token has come."""
+        died, a limit was raised; or just a token has come, and nothing has to be counted for that."""
         ...
 
     async def relax(self) -> bool:

@@ -20,7 +20,7 @@ from foliot.store.postgres.allowances import CHANGE_RULES, count_no_more
 from foliot.store.postgres.arrays import numbers, texts
 from foliot.store.postgres.audit import audit_steps
 from foliot.store.postgres.connection import Ask, Connections, Step, Values
-from foliot.store.postgres.gates import SQL, limit_of, read_rules, recount
+from foliot.store.postgres.gates import SQL, limit_of, read_rules, recount, stand
 from foliot.store.reply import Rows
 from foliot.store.searching import Record
 
@@ -55,11 +55,11 @@ class PostgresLimits:
 
         return await self._connections.converse(talk)
 
-    async def tend(self, partition: int, after: str, *, limit: int) -> Tended:
+    async def tend(self, partition: int, after: str, *, limit: int, anew: bool = True) -> Tended:
         async def talk(ask: Ask) -> Tended:
             asked: Values = {"partition": partition, "after": after, "limit": limit}
             names = [row[0] for row in await ask(Step(SQL["find_gates"], asked))]
-            door = await recount(ask, self._now(), names)
+            door = await (recount if anew else stand)(ask, self._now(), names)
             look = look_at(door, names)
             found: Rows = []
             if look.rooms:

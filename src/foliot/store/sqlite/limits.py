@@ -149,14 +149,19 @@ def write_uses(connection: Connection, uses: Sequence[Use]) -> None:
         execute(connection, SQL["write_uses"], {"uses": to_json(told)})
 
 
-def recount(connection: Connection, now: int, names: Sequence[str] = ()) -> Door:
+def stand(
+    connection: Connection, now: int, names: Sequence[str] = (), *, all_taken: bool = False
+) -> Door:
     rules = read_rules(connection)
-    running = {Traits(*r[:5]): r[5] for r in execute(connection, SQL["count_running"], {})}
-    taken = [Use(*row) for row in execute(connection, SQL["list_taken"], {})]
+    taken = [Use(*row) for row in execute(connection, SQL["list_taken"], {})] if all_taken else []
     asked: Values = {"names": to_json([*names, *fixed_names(rules)]), "now": now}
     read = execute(connection, SQL["read_uses"], asked)
-    door = Door(rules, [*taken, *uses_of((), read)], read[0][0])
-    door.recount(running)
+    return Door(rules, [*taken, *uses_of((), read)], read[0][0])
+
+
+def recount(connection: Connection, now: int, names: Sequence[str] = ()) -> Door:
+    door = stand(connection, now, names, all_taken=True)
+    door.recount({Traits(*r[:5]): r[5] for r in execute(connection, SQL["count_running"], {})})
     write_uses(connection, door.changed())
     return door
 
@@ -185,7 +190,7 @@ class SqliteLimits:
 
         return await self._connections.transact(run)
 
-    async def tend(self, partition: int, after: str, *, limit: int) -> Tended:
+    async def tend(self, partition: int, after: str, *, limit: int, anew: bool = True) -> Tended:
         asked: Values = {"partition": partition, "after": after, "limit": limit}
 
         def look(connection: Connection) -> Tended | None:
@@ -193,7 +198,7 @@ class SqliteLimits:
 
         def run(connection: Connection) -> Tended:
             names = [row[0] for row in execute(connection, SQL["find_gates"], asked)]
-            door = recount(connection, store_now(self._clock), names)
+            door = (recount if anew else stand)(connection, store_now(self._clock), names)
             seen = look_at(door, names)
             found: Rows = []
             for name, number in seen.rooms.items():
