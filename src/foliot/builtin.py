@@ -32,6 +32,7 @@ from foliot.store.port import Store
 from foliot.workflow_commands import add_steps, carry_on, get_workflow, submit_workflow
 from foliot.workflow_draft import build, from_json
 from foliot.workflow_map import MapPayload, make_elements
+from foliot.workflow_refs import element_name
 from foliot.workflow_results import result_of
 
 T = TypeVar("T")
@@ -102,8 +103,10 @@ async def run_map(host: Host, told: MapPayload) -> list[Any]:
         raise InvalidValue(MAP_KIND, problem="is a step of a workflow, and this job is in none")
 
     async def add(store: Store) -> None:
-        steps, limits = await store.workflows.steps(workflow), host.settings.limits
-        elements = sum(step.mapped == host.id for step in steps)
+        limits = host.settings.limits
+        # All are added together, so those that a lost attempt has added are counted already.
+        there = await store.workflows.named(workflow, [element_name(name, 0)])
+        room = limits.steps if there else limits.steps - (await get_workflow(store, workflow)).total
         try:
             made = make_elements(
                 told,
@@ -111,7 +114,7 @@ async def run_map(host: Host, told: MapPayload) -> list[Any]:
                 map_step=host.id,
                 workflow=workflow,
                 ids=host.ids,
-                limit=limits.steps - len(steps) + elements,
+                limit=room,
             )
         except FoliotError as error:
             raise MapFailed(str(error)) from error

@@ -12,7 +12,7 @@ from foliot.checks import check_name, check_text, check_whole
 from foliot.errors import InvalidValue
 from foliot.model.limit import SCOPES, Limit
 from foliot.shown import did_you_mean
-from foliot.store.limiting import Standing
+from foliot.store.limiting import MOST_GATES, Standing
 from foliot.store.port import Store, Wake
 
 MOST_COUNTED: Final = 10_000  # jobs that wait for one limit
@@ -123,7 +123,7 @@ async def delete_limit(store: Store, name: str, *, by: Author | str | None = Non
 async def let_in(store: Store) -> None:
     """Ask those again who wait for limits with room, without waiting for the duty; the rest is its."""
     for partition in range(store.partitions):
-        tended = await store.limits.tend(partition, "", limit=1000)
+        tended = await store.limits.tend(partition, "", limit=MOST_GATES)
         lanes = {(partition, one.lane) for one in tended.admitted}
         if lanes:
             store.wake(Wake(tuple(sorted(lanes))))

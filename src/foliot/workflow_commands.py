@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -35,9 +35,12 @@ from foliot.shown import did_you_mean, named
 from foliot.store.port import Store, Wake
 from foliot.workflow_draft import build, draft_of
 
+T = TypeVar("T")
 _ROUNDS: Final = 1_000  # of carrying on; what is left then is for the schedulers' duty
 _LONGEST_TOLD: Final = 500  # characters of a signal's payload that the audit log keeps
-_SENT: Final = 3  # times that a graph is sent whose reply was lost: its ids make that safe
+_SENT: Final = (
+    3  # times that what was submitted is sent whose reply was lost: its ids make that safe
+)
 _EXAMPLE: Final = "0192d5f0-5b7c-7a3b-8000-5c1f2e3d4c5b"
 
 
@@ -45,7 +48,7 @@ async def submit_workflow(store: Store, workflow: NewWorkflow) -> bool:
     """The whole graph or nothing. Of a key that is known with the same graph, the run that there is stands: False."""
     _check_homes(store, workflow.steps)
     partition = partition_of(workflow.id, store.partitions)
-    is_new = await _send(store, partition, workflow)
+    is_new = await _send(lambda: store.workflows.submit(partition, workflow))
     if not is_new:
         known = await store.workflows.get(workflow.id)
         if known is not None and known.fingerprint != workflow.fingerprint:
@@ -231,7 +234,7 @@ async def follow(
     chain = NewWorkflow(id=ids.job(slot), name="chain", steps=(), policy="continue", chain=True)
     chain = msgspec.structs.replace(chain, namespace=job.namespace)
     [partition] = partitions
-    _, advance = await store.workflows.follow(partition, step, chain, limits=limits)
+    _, advance = await _send(lambda: store.workflows.follow(partition, step, chain, limits=limits))
     store.wake(news_of(partition, [step]))
     await carry_on(store, partition, advance)
     return child.id
@@ -280,10 +283,10 @@ def _check_homes(store: Store, steps: Sequence[NewStep]) -> None:
             )
 
 
-async def _send(store: Store, partition: int, workflow: NewWorkflow) -> bool:
+async def _send(submit: Callable[[], Awaitable[T]]) -> T:
     for attempt in range(1, _SENT + 1):
         try:
-            return await store.workflows.submit(partition, workflow)
+            return await submit()
         except StoreUnavailable as error:
             if not error.unknown or attempt == _SENT:
                 raise

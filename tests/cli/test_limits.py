@@ -46,8 +46,11 @@ def test_a_limit_is_set_shown_and_deleted(shell: Shell) -> None:
         2,
         3,
     )
+    assert "counted" not in told, "that is between the store and its workers"
     gone = shell("limits", "delete", "queue:mail")
     assert (gone.code, gone.out) == (0, "deleted queue:mail\n")
+    late = shell("limits", "delete", "queue:mail", "--json")
+    assert (late.code, late.json) == (1, {"name": "queue:mail", "deleted": False})
     assert shell("limits", "list", "--json").json == {"limits": []}
 
 

@@ -447,3 +447,29 @@ async def test_a_slip_of_the_pen_opens_nothing_and_is_told(world: World) -> None
         await open_breaker(world.store, "strpe")
     assert "stripe" in str(refused.value.hint)
     assert [one.breaker.name for one in await world.store.breakers.all(most=1)] == ["stripe"]
+
+
+async def test_after_the_clock_was_set_back_one_tries_and_closes_it(world: World) -> None:
+    session = await world.open_session(lease=100_000.0)
+    await half_open(world)
+    await world.submit_many(3, more=STRIPE)
+    world = await world.set_back(3600)
+    await world.store.breakers.tick()
+    assert len(await world.claim(session)) == 1
+    for _ in range(3):
+        world.clock.advance(1)
+        await go_on(world)
+        assert await world.claim(session) == [], "one tries"
+    await world.store.breakers.report("stripe", Report(succeeded=(1.0,)))
+    assert (await breaker(world)).state is State.RECOVERING
+
+
+async def test_after_the_clock_was_set_back_one_that_is_open_stays_so_no_longer(
+    world: World,
+) -> None:
+    await open_it(world)
+    world = await world.set_back(3600)
+    await world.store.breakers.tick()
+    world.clock.advance(30)
+    await world.store.breakers.tick()
+    assert (await breaker(world)).state is State.HALF_OPEN

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -14,6 +14,7 @@ from foliot.scheduler.duty import Office
 from foliot.scheduler.limits import Limits
 from foliot.scheduler.partitions import Partitions
 from foliot.store.port import Wake
+from support.limits import limit
 from support.stores import World
 
 pytestmark = pytest.mark.anyio
@@ -49,3 +50,32 @@ async def test_those_who_wait_in_a_partition_that_is_taken_over_go_on_at_once(wo
         running.cancel()
     assert [partition for partition, _ in wake.ready] == [world.partition]
     assert (await world.get(id)).state is JobState.READY
+
+
+async def test_for_a_token_alone_what_runs_is_not_counted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rate may have a hundred tokens a second, and many thousands may run."""
+    await limit(world, "queue:default", rate="50/second", burst=1)
+    session = await world.open_session(lease=1000)
+    await world.submit_many(9)
+    started = len(await world.claim(session))
+    mine = Held()
+    mine.held = frozenset({world.partition})
+    partitions = cast("Partitions", mine)
+    duty = Limits(Office(world.store, partitions, world.clock, world.ids, announce=lambda _: None))
+    limits: Any = world.store.limits
+    tend, counted = limits.tend, list[bool]()
+
+    async def spied(*asked: Any, anew: bool = True, **given: Any) -> Any:
+        counted.append(anew)
+        return await tend(*asked, anew=anew, **given)
+
+    monkeypatch.setattr(limits, "tend", spied)
+    duty.see(await world.store.jobs.peek())
+    for seconds in (0.02, 0.02, 0.02, 1.0, 0.02):
+        await duty.tick()
+        world.clock.advance(seconds)
+        started += len(await world.claim(session))
+    assert started == 3
+    assert counted == [True, False, False, False, True]

@@ -47,6 +47,20 @@ async def test_who_waits_for_an_ordering_key_does_not_stand_in_the_door(
     assert await ending == []
 
 
+async def test_who_forgets_keys_passes_over_those_that_are_asked_for(world: World) -> None:
+    await limit(world, "key:*", concurrency=1)
+    session = await world.open_session()
+    for key in "ab":
+        await submit(world, key)
+    await trip(world, session, *(await trip(world, session)).claimed)
+    world.clock.advance(3 * 3600)
+    async with await psycopg.AsyncConnection.connect(world.place.direct) as other:
+        await other.execute("SELECT FROM foliot.uses WHERE name = 'key:a' FOR UPDATE")
+        assert await asyncio.wait_for(world.store.limits.prune(limit=100), 10) == 1
+        await other.rollback()
+    assert await world.store.limits.prune(limit=100) == 1
+
+
 @pytest.mark.parametrize("name", [None, "key:a", "kind:other"])
 async def test_a_claim_that_waited_for_a_change_of_limits_goes_by_the_new_ones(
     world: World, name: str | None

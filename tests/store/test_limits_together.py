@@ -186,10 +186,21 @@ async def test_keys_that_nobody_uses_are_forgotten_and_those_in_use_are_not(worl
     await world.end(session, job)
     await submit(world, "busy")
     await world.claim(session)
-    assert await world.store.limits.prune() == 0
+    assert await world.store.limits.prune(limit=100) == 0
     world.clock.advance(3 * 3600)
-    assert await world.store.limits.prune() == 1
+    assert await world.store.limits.prune(limit=100) == 1
     assert await use(world, "key:busy") == (1, 0)
+
+
+async def test_keys_are_forgotten_a_few_at_a_time(world: World) -> None:
+    await limit(world, "key:*", concurrency=1)
+    session = await world.open_session(lease=100_000)
+    for key in "abcde":
+        await submit(world, key)
+    for job in await world.claim(session):
+        await world.end(session, job)
+    world.clock.advance(3 * 3600)
+    assert await world.store.limits.prune(limit=2) == 5
 
 
 async def test_looks_go_from_limit_to_limit_a_few_at_a_time(world: World) -> None:

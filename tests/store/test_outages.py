@@ -10,15 +10,17 @@ import psycopg
 import pytest
 
 from foliot.clock import SystemClock
-from foliot.config import StoreSettings
+from foliot.config import LimitSettings, StoreSettings
 from foliot.errors import StoreUnavailable
 from foliot.ids import Ids
 from foliot.model.job import End, JobState, Outcome
 from foliot.model.lane import lane_of
+from foliot.model.workflow import Rule
 from foliot.store.open import open_store, upgrade_store
 from foliot.store.port import Share, Wake
 from foliot.testing.clock import ManualClock
 from foliot.testing.postgres import TemporaryPostgres
+from foliot.workflow_commands import follow
 from support.proxy import CuttingProxy
 from support.stores import Databases, Place, World, open_world
 
@@ -107,6 +109,19 @@ class TestAReplyThatIsLost:
         await cut.end(session, claimed)
         await cut.store.jobs.submit(cut.partition, [job], resend=True)
         assert await cut.count() == {JobState.SUCCEEDED: 1}
+
+    async def test_of_a_job_that_comes_after_another_is_not_noticed(
+        self, cut: World, proxy: CuttingProxy
+    ) -> None:
+        first = await cut.submit()
+        job, limits = cut.new_job(), LimitSettings()
+        proxy.cut_after_commit(containing="INSERT INTO foliot.steps")
+        id = await follow(
+            cut.store, job, [first], rule=Rule.ALL_SUCCEEDED, ids=cut.ids, limits=limits
+        )
+        assert proxy.cuts == 1
+        assert await cut.count() == {JobState.READY: 1, JobState.WAITING: 1}
+        assert await cut.state(id) is JobState.WAITING
 
     @pytest.mark.parametrize("end", [End.SUCCEED, End.CANCEL, End.RETRY, End.BURY])
     async def test_of_a_finish_is_unknown_and_the_store_knows_that_it_took_effect(

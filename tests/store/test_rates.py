@@ -166,3 +166,16 @@ async def test_those_who_wait_for_a_token_do_not_block_others(world: World) -> N
     await submit_many(world, 5, "a")
     await submit(world)
     assert await _starts(world, session) == 2
+
+
+async def test_after_the_clock_was_set_back_the_rate_goes_on(world: World) -> None:
+    await limit(world, "queue:default", rate="1/second")
+    session = await world.open_session(lease=LONG)
+    await submit_many(world, 4)
+    assert await _starts(world, session) == 1
+    world = await world.set_back(3600)
+    starts = [await _starts(world, session)]
+    for _ in range(3):
+        world.clock.advance(1)
+        starts.append(await _starts(world, session))
+    assert starts == [0, 1, 1, 1]

@@ -341,3 +341,16 @@ async def test_a_job_that_is_unknown_is_not_followed(world: World) -> None:
     assert await world.store.jobs.get(child.job.id) is None
     assert await world.store.workflows.get(chain.id) is None
     assert await world.store.workflows.linked(world.partition, [known]) == {}
+
+
+async def test_a_child_that_is_sent_again_while_it_is_being_stored_is_one(world: World) -> None:
+    """Its reply is lost before its transaction has ended."""
+    first = await world.submit()
+    _, home = await follow(world, first)
+    for _ in range(10):
+        child, chain = child_of(world, first)
+        sent = [world.store.workflows.follow(world.partition, child, chain) for _ in range(3)]
+        assert [flow for flow, _ in await asyncio.gather(*sent)] == [home] * 3
+    flow = await world.store.workflows.get(home)
+    assert flow is not None
+    assert flow.total == 12

@@ -233,3 +233,25 @@ async def test_to_add_a_step_takes_as_much_in_a_large_workflow_as_in_a_small_one
     first = await count_rows(flow, ["x", "y"], monkeypatch, into=None)
     await count_rows(flow, [f"s{n}" for n in range(30)], monkeypatch, into=None)
     assert await count_rows(flow, ["z", "zz"], monkeypatch, into=None) == first
+
+
+async def test_what_is_forgotten_in_one_transaction_is_bounded_by_its_steps(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workflows may be large, and where nothing else is written meanwhile sessions would be lost."""
+    for _ in range(5):
+        flow = await draw(world)
+        await flow.submit(*(flow.step(name) for name in "abc"))
+        await flow.store.cancel(world.partition, flow.id)
+    world.clock.advance(2 * DAY)
+    workflows: Any = world.store.workflows
+    transact, times = workflows._connections.transact, 0
+
+    async def counted(*asked: Any, **given: Any) -> Any:
+        nonlocal times
+        times += 1
+        return await transact(*asked, **given)
+
+    monkeypatch.setattr(workflows._connections, "transact", counted)
+    assert await workflows.prune(keep=DAY, limit=6) == 5
+    assert times == 3 + world.store.partitions, "two, two, one; and a look that finds nothing"

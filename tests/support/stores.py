@@ -226,6 +226,11 @@ class World:
         self._others.append(store)
         return store
 
+    async def set_back(self, seconds: float) -> World:
+        """The same, after its clock was set back."""
+        clock = ManualClock(self.after(-seconds))
+        return World(self.place, await self.another_store(clock), clock, self.ids)
+
     async def close(self) -> None:
         for store in (*self._others, self.store):
             await store.close()

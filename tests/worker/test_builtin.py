@@ -1,18 +1,21 @@
-"""A job that stands for a workflow, by itself, on every store."""
+"""Jobs that stand for a workflow or make the elements of a map, by themselves, on every store."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+import msgspec
 import pytest
 
-from foliot.builtin import Awaiting, WorkflowPayload, run_workflow
-from foliot.config import Settings
+from foliot.builtin import Awaiting, WorkflowPayload, run_map, run_workflow
+from foliot.config import LimitSettings, Settings
 from foliot.errors import WorkflowFailed
 from foliot.ids import Ids, JobId, SessionId, inner_id
 from foliot.model.job import ClaimedJob, End, JobState
+from foliot.model.workflow import MAP_KIND
 from foliot.store.port import Store
+from foliot.workflow_map import MapPayload
 from support.flows import draw
 from support.stores import World
 
@@ -66,3 +69,36 @@ async def test_only_who_retries_the_job_has_the_failed_workflow_tried_again(worl
     with pytest.raises(Awaiting):
         await run_workflow(Host(world, session, job), told)
     assert await world.state(flow.ids["i"]) is JobState.READY
+
+
+class MapHost(Host):
+    step = "each"
+    settings = Settings(limits=LimitSettings(steps=4))
+
+    def __init__(self, world: World, session: SessionId, job: ClaimedJob) -> None:
+        super().__init__(world, session, job)
+        self.workflow, self._ids = job.flow, world.ids
+
+    @property
+    def ids(self) -> Ids:
+        return self._ids
+
+
+async def test_a_map_makes_its_elements_once_and_does_not_read_the_other_steps(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There may be thousands, and as many maps among them. What a lost attempt has added counts against no limit."""
+    flow = await draw(world)
+    await flow.submit(flow.step("each", kind=MAP_KIND))
+    await flow.claim()
+    host = MapHost(world, flow.session, flow.claimed["each"])
+    told = MapPayload(msgspec.to_builtins(world.new_job()), "x", over=[1, 2, 3])
+
+    async def read(_: JobId) -> None:
+        raise AssertionError("it has read them all")
+
+    monkeypatch.setattr(world.store.workflows, "steps", read)
+    for _ in range(2):
+        assert await run_map(host, told) == []
+    assert (await flow.get()).total == 4
+    assert {*await flow.store.named(flow.id, ["each[2]", "each[3]"])} == {"each[2]"}

@@ -92,7 +92,7 @@ def delete(limit: str, *, by: str | None = None, options: Options = DEFAULT_OPTI
 
     deleted, others = ask(options, run)
     if options.json:
-        print_json({"deleted": deleted})
+        print_json({"name": limit, "deleted": deleted})
     elif deleted:
         print(f"deleted {limit}")
     else:
@@ -121,4 +121,5 @@ def _told(one: Standing) -> dict[str, object]:
     told: dict[str, object] = msgspec.to_builtins(one)
     limit = told.pop("limit")
     assert isinstance(limit, dict)
+    del limit["counted"]  # that is between the store and its workers
     return {**limit, "rate": one.limit.shown_rate, **told}

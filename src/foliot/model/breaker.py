@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from foliot.model.limit import BREAKER, Limit
+from foliot.model.limit import AHEAD, BREAKER, Limit
 
 _BUCKETS: Final = 30  # of a window
 _DOUBLES: Final = 10.0  # seconds, after which those who waited pass twice as fast
@@ -111,6 +111,7 @@ class Breaker(msgspec.Struct, frozen=True, kw_only=True):
 
 def report(breaker: Breaker, told: Report, now: float) -> Breaker:
     """What a worker has seen. What was claimed before the breaker opened and ends later says nothing new."""
+    breaker = _in_time(breaker, now)
     asked = _asked(told.retry_after, now)
     if breaker.state is State.OPEN:
         return _rest(breaker, asked)
@@ -124,6 +125,7 @@ def report(breaker: Breaker, told: Report, now: float) -> Breaker:
 
 def pass_time(breaker: Breaker, now: float, *, waiting: bool) -> Breaker:
     """What time alone brings. `waiting`: somebody is held for it who could go on."""
+    breaker = _in_time(breaker, now)
     over = breaker.until is not None and now >= breaker.until
     # Half open and nobody there to try, for long: it must not be in the way of all others' claims for ever.
     idle = breaker.state is State.RECOVERING or (breaker.state is State.HALF_OPEN and over)
@@ -179,6 +181,19 @@ def events_of(before: Breaker, after: Breaker) -> tuple[str, ...]:
     """What those who listen are told of a change: that a try has failed is no news of an outage that lasts."""
     was, is_ = (one.state in (State.OPEN, State.HALF_OPEN) for one in (before, after))
     return () if was == is_ else ("breaker.opened",) if is_ else ("breaker.closed",)
+
+
+def is_ahead(breaker: Breaker, now: float) -> bool:
+    """Whether it came into its state at a time that is still to come: the clock was set back."""
+    return breaker.since > now + AHEAD
+
+
+def _in_time(breaker: Breaker, now: float) -> Breaker:
+    """Else nothing that is claimed until then would be a try, and an open one would stay so for as much longer."""
+    if not is_ahead(breaker, now):
+        return breaker
+    until = None if breaker.until is None else breaker.until - (breaker.since - now)
+    return msgspec.structs.replace(breaker, since=now, until=until, tallies=())
 
 
 def _try(breaker: Breaker, told: Report, now: float) -> Breaker:

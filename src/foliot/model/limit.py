@@ -25,6 +25,7 @@ HELD_FOR_LIMIT: Final = "limit"  # why a job is held; the note says for which
 _ONE: Final = 1.0 - 1e-9  # a whole token, but for what adding fractions loses
 _MOST_KNOWN: Final = 50_000  # answers to keep
 _LEAST_PAUSE: Final = 0.1  # seconds until there is another look where only a slot is missing
+AHEAD: Final = 1.0  # seconds; a time that lies further ahead says that the clock was set back
 _LEAST_SHARE: Final = 100  # jobs that a session may claim uncounted, or it is not worth it
 
 
@@ -236,8 +237,9 @@ class Door:
         self._gone = gone
 
     def recount(self, running: Mapping[Traits, int]) -> None:
-        """By what really runs."""
-        counts = dict.fromkeys((name for name, use in self._uses.items() if use.used), 0)
+        """By what really runs. And tokens that were counted at a time which is still to come are from now on."""
+        stale = (n for n, use in self._uses.items() if use.used or use.at > self._now + AHEAD)
+        counts = dict.fromkeys(stale, 0)
         for traits, number in running.items():
             for name in self._rules.gates(traits):
                 counts[name] = counts.get(name, 0) + number
@@ -295,7 +297,7 @@ class _Gate:
         self._burst = 0.0 if limit is None else float(limit.burst)
         self.used = use.used
         self.tokens = 0.0
-        self.changed = False
+        self.changed = use.at > now + AHEAD  # or there were none until then
         if self._each_second is not None:
             had = self._burst if use.tokens is None else use.tokens
             self.tokens = min(self._burst, had + max(0.0, now - use.at) * self._each_second)

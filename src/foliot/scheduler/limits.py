@@ -3,7 +3,7 @@
 Whoever finishes a job under a limit lets the next in at once. A worker that died, a limit that was raised or deleted
 and a token that time has brought are seen to here: what runs is counted anew, and who waits for a limit with room is
 asked again; every second while there are any, and as soon as a rate has its next token: also if its slots are taken
-now, for whoever leaves one before that comes lets nobody in.
+now, for whoever leaves one before that comes lets nobody in. For a token alone what runs is not counted.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Final
 
 from foliot.scheduler.duty import Duty, Office
 from foliot.scheduler.order import news_of
+from foliot.store.limiting import MOST_GATES
 from foliot.store.port import Peek
 
 _EVERY: Final = 1.0
@@ -28,6 +29,7 @@ class Limits(Duty):
         self._after: dict[int, str] = {}
         self._relax_at = 0.0
         self._waits: dict[int, float] = {}  # as of the last look at each partition
+        self._counted: dict[int, float] = {}  # when that was, where a token is to come
 
     def see(self, peek: Peek) -> None:
         # One that is taken over from another process is news as well.
@@ -54,7 +56,10 @@ class Limits(Duty):
 
     async def _tend(self, partition: int) -> float:
         after = self._after.pop(partition, "")
-        tended = await self._store.limits.tend(partition, after, limit=self._batch)
+        now, anew = self.clock.monotonic(), True
+        if (counted := self._counted.pop(partition, None)) is not None:
+            anew = now - counted >= _EVERY
+        tended = await self._store.limits.tend(partition, after, limit=MOST_GATES, anew=anew)
         if tended.after is not None:
             self._after[partition] = tended.after
         if tended.admitted:
@@ -62,4 +67,7 @@ class Limits(Duty):
         if tended.wait is not None:
             self._waits[partition] = tended.wait
         waits = (tended.wait, tended.again)
-        return min([_EVERY, *(wait for wait in waits if wait is not None)])
+        pause = min([_EVERY, *(wait for wait in waits if wait is not None)])
+        if pause < _EVERY:
+            self._counted[partition] = now if anew or counted is None else counted
+        return pause

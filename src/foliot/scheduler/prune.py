@@ -31,7 +31,7 @@ async def prune_all(store: Store, retention: RetentionSettings, *, limit: int) -
     """Forget what is older than it is to be kept, sessions that have expired, and keys that no limit is asked for.
     Returns how many rows, workflows or days of history went."""
     await store.sessions.prune()
-    await store.limits.prune()
+    await store.limits.prune(limit=limit)
     keep = retention.history
     pruned = await store.upkeep.prune(keep=keep, limit=limit)
     pruned += await store.rollups.prune(keep=retention.rollups, limit=limit)

@@ -235,6 +235,7 @@ def breaker_of(row: Sequence[Any]) -> Breaker:
 def due(breaker: Breaker, now: float) -> bool:
     """Whether it is worth a look: while it recovers, whether anybody still waits is asked again and again."""
     timed = breaker.until is not None and breaker.until <= now
+    timed |= model.is_ahead(breaker, now)
     return breaker.state is State.RECOVERING or (breaker.state is not State.CLOSED and timed)
 
 

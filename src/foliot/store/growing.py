@@ -32,7 +32,6 @@ from foliot.store.flowing import (
 )
 
 _BATCH: Final = 2_000  # rows in one statement
-_NAMES: Final = 10  # tried at once; then twice as many
 
 
 async def submit(talk: Talk, workflow: NewWorkflow) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
+from math import inf
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -15,7 +16,8 @@ import msgspec
 from foliot.ids import JobId
 from foliot.model.job import Outcome
 from foliot.model.limit import BREAKER, Candidate, Door, Limit, Rules, Traits, Use, gate_of_key
-from foliot.store.admission import Admitted
+from foliot.store.admission import Admitted, admissions
+from foliot.store.reply import Rows
 from foliot.store.searching import Record
 
 
@@ -60,9 +62,10 @@ class Limits(Protocol):
         """Jobs that run under it, those that began first. Only reads."""
         ...
 
-    async def tend(self, partition: int, after: str, *, limit: int) -> Tended:
+    async def tend(self, partition: int, after: str, *, limit: int, anew: bool = True) -> Tended:
         """Count anew what runs, and let those go on that wait for limits with room; as many limits as said, after
-        this one. For what nobody else sees to: a worker died, a limit was raised, a token has come."""
+        this one, and of all together no more than one transaction should move. For what nobody else sees to: a worker
+        died, a limit was raised; or just a token has come, and nothing has to be counted for that."""
         ...
 
     async def relax(self) -> bool:
@@ -70,9 +73,15 @@ class Limits(Protocol):
         were any."""
         ...
 
-    async def prune(self) -> int:
-        """Forget keys that nobody uses any more. Returns how many."""
+    async def prune(self, *, limit: int) -> int:
+        """Forget keys that nobody uses any more, so many in each transaction. Returns how many."""
         ...
+
+
+def values_of(limit: Limit, by: str | None) -> dict[str, object]:
+    """What put_limit reads."""
+    told = ("name", "concurrency", "rate", "period", "burst", "note")
+    return {**{name: getattr(limit, name) for name in told}, "by": by}
 
 
 def candidate(row: Sequence[Any], lanes: Container[int], kinds: frozenset[str] | None) -> Candidate:
@@ -104,7 +113,8 @@ def uses_of(picked: Iterable[Sequence[Any]], read: Iterable[Sequence[Any]]) -> l
 
 
 _decode_use: Final = msgspec.json.Decoder(tuple[int, float | None, float]).decode
-MOST_ADMITTED: Final = 1_000  # of those who wait for one limit, in one transaction
+MOST_GATES: Final = 5_000  # looked at together: before each look what runs is counted anew
+MOST_ADMITTED: Final = 1_000  # together, in one transaction; of each limit at least one
 _SHORTEST: Final = 0.01  # seconds between two looks; what has come meanwhile goes on together
 _PAST: Final = 100  # are asked again at least, where jobs may be under several limits
 _SOON: Final = 0.1  # seconds until there is another look then
@@ -119,19 +129,23 @@ class Look(msgspec.Struct, frozen=True):
     wait: float | None  # seconds until time brings room
     soon: float | None  # until those are tried who come next, where there is room
     again: float | None = None  # until there is a token, where there is no slot now
+    cut: frozenset[str] = frozenset()  # where there is room for more than that
 
-    def tended(self, admitted: list[Admitted], limit: int) -> Tended:
-        """What it has brought. Where nobody could go on though there is room, time alone changes nothing."""
+    def tended(self, found: Rows, limit: int) -> Tended:
+        """What it has brought: rows of admit_held. Where nobody could go on though there is room, time alone changes
+        nothing."""
         full = len(self.names) >= limit
-        waits = [self.wait, self.soon if admitted else None]
+        admitted = Counter(name for _, _, name in found)
+        waits = [self.wait, self.soon if found else None]
         wait = min((wait for wait in waits if wait is not None), default=None)
-        more = full or len(admitted) >= MOST_ADMITTED
+        more = full or any(admitted[name] >= self.rooms[name] for name in self.cut)
         after = self.names[-1] if full else None
-        return Tended(admitted, after, 0.0 if more else wait, self.again)
+        lanes = admissions((lane, state) for lane, state, _ in found)
+        return Tended(lanes, after, 0.0 if more else wait, self.again)
 
 
 def look_at(door: Door, names: Sequence[str]) -> Look:
-    rooms: dict[str, int] = {}
+    rooms: dict[str, float] = {}
     waits, soon, again = [], [], []
     for name in names:
         room, wait = door.room(name), door.wait(name)
@@ -140,14 +154,17 @@ def look_at(door: Door, names: Sequence[str]) -> Look:
             waits += [] if wait is None else [max(wait, _SHORTEST)]
             again += [] if token is None else [max(token, _SHORTEST)]
             continue
-        rooms[name] = MOST_ADMITTED if room is None else min(room, MOST_ADMITTED)
+        rooms[name] = inf if room is None else room
         if wait is not None:
             soon.append(_SHORTEST)
         elif door.several:  # the first of them may all have to wait for another one
             rooms[name] = max(rooms[name], _PAST)
             soon.append(_SOON)
-    least = [min(some, default=None) for some in (waits, soon, again)]
-    return Look(names, rooms, *least)
+    most = max(1, MOST_ADMITTED // max(1, len(rooms)))
+    wait, next_, token = [min(some, default=None) for some in (waits, soon, again)]
+    cut = frozenset(name for name, room in rooms.items() if room > most)
+    few = {name: int(min(room, most)) for name, room in rooms.items()}
+    return Look(names, few, wait=wait, soon=next_, again=token, cut=cut)
 
 
 class Overview:

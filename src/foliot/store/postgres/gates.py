@@ -54,18 +54,24 @@ def is_stale(locked: Rows, version: int, claimed: Sequence[ClaimedJob]) -> bool:
     return not claimed and (bool(waited) or current != version)
 
 
-async def recount(ask: Ask, now: datetime | None, names: Iterable[str] = ()) -> Door:
-    """Whoever holds the door counts right: what others have begun and not committed does not run yet, or has not
-    left. The door knows the use of these names as well."""
+async def stand(
+    ask: Ask, now: datetime | None, names: Iterable[str] = (), *, all_taken: bool = False
+) -> Door:
+    """In the door, which knows the use of these names as well; or of all that are taken."""
     await ask(LOCK_DOOR)
     [(version,)] = await ask(Step(SQL["read_version"], {}))
     rules = Rules(version, [limit_of(row) for row in await ask(Step(SQL["list_limits"], {}))])
-    running = {Traits(*row[:5]): row[5] for row in await ask(Step(SQL["count_running"], {}))}
-    taken = [Use(*row) for row in await ask(Step(SQL["list_taken"], {}))]
+    taken = [Use(*row) for row in await ask(Step(SQL["list_taken"], {}))] if all_taken else []
     asked: Values = {"names": texts({*names, *fixed_names(rules)}), "now": now}
     read = await ask(Step(SQL["read_uses"], asked))
-    door = Door(rules, [*taken, *uses_of((), read)], read[0][0])
-    door.recount(running)
+    return Door(rules, [*taken, *uses_of((), read)], read[0][0])
+
+
+async def recount(ask: Ask, now: datetime | None, names: Iterable[str] = ()) -> Door:
+    """Whoever holds the door counts right: what others have begun and not committed does not run yet, or has not
+    left."""
+    door = await stand(ask, now, names, all_taken=True)
+    door.recount({Traits(*row[:5]): row[5] for row in await ask(Step(SQL["count_running"], {}))})
     if changed := door.changed():
         await ask(write_uses(changed))
     return door

@@ -8,19 +8,20 @@ from typing import Final
 from foliot.clock import Clock
 from foliot.ids import JobId
 from foliot.model.limit import Limit, Rules
-from foliot.store.admission import admissions
 from foliot.store.limiting import (
     Overview,
     Standing,
     Tended,
     holders_of,
     look_at,
+    values_of,
 )
 from foliot.store.postgres.allowances import CHANGE_RULES, count_no_more
 from foliot.store.postgres.arrays import numbers, texts
 from foliot.store.postgres.audit import audit_steps
 from foliot.store.postgres.connection import Ask, Connections, Step, Values
-from foliot.store.postgres.gates import SQL, limit_of, read_rules, recount
+from foliot.store.postgres.gates import SQL, limit_of, read_rules, recount, stand
+from foliot.store.reply import Rows
 from foliot.store.searching import Record
 
 _MOST_KEYS: Final = 10_000
@@ -33,16 +34,7 @@ class PostgresLimits:
         self._partitions = partitions
 
     async def set(self, limit: Limit, *, by: str | None, record: Record | None = None) -> bool:
-        values: Values = {
-            "name": limit.name,
-            "concurrency": limit.concurrency,
-            "rate": limit.rate,
-            "period": limit.period,
-            "burst": limit.burst,
-            "note": limit.note,
-            "by": by,
-            "now": self._now(),
-        }
+        values: Values = {**values_of(limit, by), "now": self._now()}
         return await self._change(Step(SQL["put_limit"], values), record)
 
     async def delete(self, name: str, *, record: Record | None = None) -> bool:
@@ -63,20 +55,20 @@ class PostgresLimits:
 
         return await self._connections.converse(talk)
 
-    async def tend(self, partition: int, after: str, *, limit: int) -> Tended:
+    async def tend(self, partition: int, after: str, *, limit: int, anew: bool = True) -> Tended:
         async def talk(ask: Ask) -> Tended:
             asked: Values = {"partition": partition, "after": after, "limit": limit}
             names = [row[0] for row in await ask(Step(SQL["find_gates"], asked))]
-            door = await recount(ask, self._now(), names)
+            door = await (recount if anew else stand)(ask, self._now(), names)
             look = look_at(door, names)
-            found = []
+            found: Rows = []
             if look.rooms:
                 values: Values = {
                     "partition": partition,
                     "names": texts(look.rooms),
                     "numbers": numbers(look.rooms.values()),
                 }
-                found = admissions(await ask(Step(SQL["admit_held"], values)))
+                found = await ask(Step(SQL["admit_held"], values))
             return look.tended(found, limit)
 
         return await self._connections.converse(talk)
@@ -118,9 +110,14 @@ class PostgresLimits:
         found = await self._connections.read(SQL["list_holders"], holders_of(gate, limit))
         return [JobId(row[0]) for row in found]
 
-    async def prune(self) -> int:
-        [gone] = await self._connections.transact([Step(SQL["prune_uses"], {"now": self._now()})])
-        return len(gone)
+    async def prune(self, *, limit: int) -> int:
+        pruned, count = 0, limit
+        while count >= limit:
+            values: Values = {"limit": limit, "now": self._now()}
+            [gone] = await self._connections.transact([Step(SQL["prune_uses"], values)])
+            count = len(gone)
+            pruned += count
+        return pruned
 
     def _now(self) -> datetime | None:
         return self._clock.now_for_store()

@@ -70,18 +70,14 @@ class PostgresWorkflows(Conversing):
     async def prune(self, *, keep: float, limit: int) -> int:
         pruned = 0
         for partition in range(self._partitions):
-            count = limit
-            while count >= limit:
-                values: Values = {
-                    "partition": partition,
-                    "keep": keep,
-                    "limit": limit,
-                    "now": self._now(),
-                }
-                [gone] = await self._connections.transact([Step(SQL["prune_workflows"], values)])
-                count = len(gone)
-                pruned += count
+            while gone := await self._prune(partition, keep=keep, limit=limit):
+                pruned += gone
         return pruned
+
+    async def _prune(self, partition: int, *, keep: float, limit: int) -> int:
+        values: Values = {"partition": partition, "keep": keep, "limit": limit, "now": self._now()}
+        [gone] = await self._connections.transact([Step(SQL["prune_workflows"], values)])
+        return len(gone)
 
     def _now(self) -> datetime | None:
         return self._clock.now_for_store()

@@ -24,6 +24,7 @@ from foliot.store.limiting import (
     look_at,
     slots_of,
     uses_of,
+    values_of,
 )
 from foliot.store.port import Share
 from foliot.store.searching import Record
@@ -148,14 +149,19 @@ def write_uses(connection: Connection, uses: Sequence[Use]) -> None:
         execute(connection, SQL["write_uses"], {"uses": to_json(told)})
 
 
-def recount(connection: Connection, now: int, names: Sequence[str] = ()) -> Door:
+def stand(
+    connection: Connection, now: int, names: Sequence[str] = (), *, all_taken: bool = False
+) -> Door:
     rules = read_rules(connection)
-    running = {Traits(*r[:5]): r[5] for r in execute(connection, SQL["count_running"], {})}
-    taken = [Use(*row) for row in execute(connection, SQL["list_taken"], {})]
+    taken = [Use(*row) for row in execute(connection, SQL["list_taken"], {})] if all_taken else []
     asked: Values = {"names": to_json([*names, *fixed_names(rules)]), "now": now}
     read = execute(connection, SQL["read_uses"], asked)
-    door = Door(rules, [*taken, *uses_of((), read)], read[0][0])
-    door.recount(running)
+    return Door(rules, [*taken, *uses_of((), read)], read[0][0])
+
+
+def recount(connection: Connection, now: int, names: Sequence[str] = ()) -> Door:
+    door = stand(connection, now, names, all_taken=True)
+    door.recount({Traits(*r[:5]): r[5] for r in execute(connection, SQL["count_running"], {})})
     write_uses(connection, door.changed())
     return door
 
@@ -167,16 +173,7 @@ class SqliteLimits:
         self._partitions = partitions
 
     async def set(self, limit: Limit, *, by: str | None, record: Record | None = None) -> bool:
-        values: Values = {
-            "name": limit.name,
-            "concurrency": limit.concurrency,
-            "rate": limit.rate,
-            "period": limit.period,
-            "burst": limit.burst,
-            "note": limit.note,
-            "by": by,
-        }
-        return await self._change("put_limit", values, record)
+        return await self._change("put_limit", values_of(limit, by), record)
 
     async def delete(self, name: str, *, record: Record | None = None) -> bool:
         return await self._change("delete_limit", {"name": name}, record)
@@ -193,7 +190,7 @@ class SqliteLimits:
 
         return await self._connections.transact(run)
 
-    async def tend(self, partition: int, after: str, *, limit: int) -> Tended:
+    async def tend(self, partition: int, after: str, *, limit: int, anew: bool = True) -> Tended:
         asked: Values = {"partition": partition, "after": after, "limit": limit}
 
         def look(connection: Connection) -> Tended | None:
@@ -201,12 +198,12 @@ class SqliteLimits:
 
         def run(connection: Connection) -> Tended:
             names = [row[0] for row in execute(connection, SQL["find_gates"], asked)]
-            door = recount(connection, store_now(self._clock), names)
+            door = (recount if anew else stand)(connection, store_now(self._clock), names)
             seen = look_at(door, names)
-            found = []
+            found: Rows = []
             for name, number in seen.rooms.items():
                 values: Values = {"partition": partition, "name": name, "number": number}
-                found += admissions(execute(connection, SQL["admit_held"], values))
+                found += execute(connection, SQL["admit_held"], values)
             return seen.tended(found, limit)
 
         return await self._connections.transact(run, look=look)
@@ -241,8 +238,12 @@ class SqliteLimits:
     async def relax(self) -> bool:
         return False  # whoever writes is alone, so there is little to save
 
-    async def prune(self) -> int:
-        values: Values = {"now": store_now(self._clock)}
-        return len(
-            await self._connections.transact(lambda c: execute(c, SQL["prune_uses"], values))
-        )
+    async def prune(self, *, limit: int) -> int:
+        pruned, count = 0, limit
+        values: Values = {"limit": limit, "now": store_now(self._clock)}
+        while count >= limit:
+            count = len(
+                await self._connections.transact(lambda c: execute(c, SQL["prune_uses"], values))
+            )
+            pruned += count
+        return pruned

@@ -58,21 +58,23 @@ class SqliteWorkflows(Conversing):
         self._write_time = to_microseconds
 
     async def prune(self, *, keep: float, limit: int) -> int:
-        find, *delete = SQL["prune_workflows"]
+        choose, *delete = SQL["prune_workflows"]
         pruned = 0
         for partition in range(self._partitions):
             values: Values = {"partition": partition, "keep": keep, "limit": limit}
             values["now"] = self._now()
 
-            def look(connection: Connection, asked: Values = values) -> Rows | None:
-                return None if execute(connection, [find], asked) else []
+            def look(connection: Connection, asked: Values = values) -> int | None:
+                return None if execute(connection, [choose], asked) else 0
 
-            def run(connection: Connection, asked: Values = values) -> Rows:
-                return execute(connection, delete, asked)
+            def run(connection: Connection, asked: Values = values) -> int:
+                ids = [row[0] for row in execute(connection, [choose], asked)]
+                execute(connection, delete, {**asked, "ids": to_json(ids)})
+                return len(ids)
 
             # Batch after batch, each a transaction of its own, until there is nothing left.
             while gone := await self._connections.transact(run, look=look):
-                pruned += len(gone)
+                pruned += gone
         return pruned
 
     def _now(self) -> int:

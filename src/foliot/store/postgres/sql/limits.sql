@@ -310,7 +310,7 @@ WITH first AS MATERIALIZED (
 )
 UPDATE foliot.jobs j SET state = 'ready', hold = NULL
 WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT id FROM first)) AND j.state || '' = 'held'
-RETURNING j.lane, j.state;
+RETURNING j.lane, j.state, j.hold_note;
 
 -- name: put_limit
 -- Whether it is new or another than it was.
@@ -383,8 +383,13 @@ WHERE j.state = 'running'
 ORDER BY j.claimed_at LIMIT :limit;
 
 -- name: prune_uses
--- Of keys that nobody has asked for so long. A rate has all its tokens again by then.
+-- Of keys that nobody has asked for so long. A rate has all its tokens again by then. One that is being asked for now is
+-- passed over: who asks stands in the door.
 DELETE FROM foliot.uses
-WHERE used = 0 AND left(name, 3) = 'key'
-  AND at < extract(epoch FROM coalesce(:now, now()))::float8 - CASE WHEN tokens IS NULL THEN 3600 ELSE 40 * 86400 END
+WHERE name = ANY (ARRAY(
+    SELECT u.name FROM foliot.uses u
+    WHERE u.used = 0 AND left(u.name, 3) = 'key'
+      AND u.at < extract(epoch FROM coalesce(:now, now()))::float8
+                 - CASE WHEN u.tokens IS NULL THEN 3600 ELSE 40 * 86400 END
+    LIMIT :limit FOR UPDATE SKIP LOCKED))
 RETURNING name;

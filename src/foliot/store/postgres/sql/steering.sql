@@ -141,8 +141,9 @@ WITH moved AS (
       AND d.id = ANY (ARRAY(SELECT m.job FROM moved m WHERE m.state = 'dead'))
 ), past AS (
     UPDATE foliot.history h SET workflow = :id::uuid
-    FROM moved m
-    WHERE h.partition = :partition AND h.id = m.job AND h.finished_at = m.finished_at AND h.workflow = :other::uuid
+    WHERE h.partition = :partition AND h.workflow = :other::uuid
+      AND h.id = ANY (ARRAY(SELECT m.job FROM moved m WHERE m.state IS NOT NULL))
+      AND h.finished_at BETWEEN (SELECT min(m.finished_at) FROM moved m) AND (SELECT max(m.finished_at) FROM moved m)
 ), other AS (
     SELECT * FROM foliot.workflows o WHERE o.partition = :partition AND o.id = :other::uuid
 ), ended AS (
@@ -230,16 +231,21 @@ WHERE w.partition = :partition AND w.state = 'running' AND NOT w.cancel_requeste
   AND w.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i));
 
 -- name: prune_workflows
--- Not what steps that are kept come after. A follower without steps has become part of another, which keeps it.
-WITH old AS MATERIALIZED (
-    SELECT w.id FROM foliot.workflows w
+-- Not what steps that are kept come after. A follower without steps has become part of another, which keeps it. As many
+-- as have no more steps together than that, or one.
+WITH due AS MATERIALIZED (
+    SELECT w.id, w.total, w.finished_at FROM foliot.workflows w
     WHERE w.partition = :partition AND w.finished_at < coalesce(:now, now()) - make_interval(secs => :keep)
       AND (w.followed_by = '[]' OR NOT EXISTS (
           SELECT FROM jsonb_array_elements_text(w.followed_by::jsonb) i
           JOIN foliot.workflows f ON f.partition = :partition AND f.id = i::uuid
           WHERE f.finished_at IS NULL OR f.finished_at >= coalesce(:now, now()) - make_interval(secs => :keep)
              OR f.total = 0))
-    ORDER BY w.finished_at LIMIT :limit FOR UPDATE SKIP LOCKED
+    ORDER BY w.finished_at, w.id LIMIT :limit::bigint FOR UPDATE SKIP LOCKED
+), old AS MATERIALIZED (
+    SELECT p.id
+    FROM (SELECT d.id, sum(d.total) OVER (ORDER BY d.finished_at, d.id) - d.total AS steps FROM due d) p
+    WHERE p.steps < :limit::bigint
 ), steps AS (
     DELETE FROM foliot.steps s WHERE s.partition = :partition AND s.workflow = ANY (ARRAY(SELECT id FROM old))
 ), signals AS (

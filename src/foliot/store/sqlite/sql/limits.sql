@@ -10,10 +10,14 @@ UPDATE foliot_rules SET version = max(version + 1, :now);
 
 -- name: leave_limits
 -- Slots that jobs held which have ended. What a limit was deleted of meanwhile is not there to be given back to.
-UPDATE foliot_uses
-SET used = max(0, used - (SELECT json_extract(l.value, '$[1]') FROM json_each(:left) l
-                          WHERE json_extract(l.value, '$[0]') = foliot_uses.name))
-WHERE name IN (SELECT json_extract(value, '$[0]') FROM json_each(:left));
+WITH gone AS MATERIALIZED (
+    SELECT u.name, json_extract(l.value, '$[1]') AS number
+    FROM json_each(:left) l CROSS JOIN foliot_uses u
+    WHERE u.name = json_extract(l.value, '$[0]')
+)
+UPDATE foliot_uses SET used = max(0, foliot_uses.used - g.number)
+FROM gone g
+WHERE foliot_uses.name = g.name;
 
 -- name: pick_jobs
 -- What could start: of what waits for one limit that was left, as many as have left it, whoever can run them; and of one
@@ -76,12 +80,14 @@ WHERE partition = :partition AND id IN (SELECT value FROM json_each(:ids)) AND s
 
 -- name: hold_gated
 -- Those for which a limit is full: [job, limit].
-UPDATE foliot_jobs
-SET state = 'held', hold = 'limit',
-    hold_note = (SELECT json_extract(w.value, '$[1]') FROM json_each(:waiting) w
-                 WHERE json_extract(w.value, '$[0]') = foliot_jobs.id)
-WHERE partition = :partition AND id IN (SELECT json_extract(value, '$[0]') FROM json_each(:waiting))
-  AND state || '' IN ('ready', 'held');
+WITH waiting AS MATERIALIZED (
+    SELECT j.rowid AS place, json_extract(w.value, '$[1]') AS name
+    FROM json_each(:waiting) w CROSS JOIN foliot_jobs j
+    WHERE j.partition = :partition AND j.id = json_extract(w.value, '$[0]') AND j.state || '' IN ('ready', 'held')
+)
+UPDATE foliot_jobs SET state = 'held', hold = 'limit', hold_note = w.name
+FROM waiting w
+WHERE foliot_jobs.rowid = w.place;
 
 -- name: admit_gated
 -- Those that could start, and not here: to be asked again by who can run them. As in admit_held, the note stays.
@@ -130,7 +136,7 @@ WHERE rowid IN (
     WHERE h.partition = :partition AND h.hold = 'limit' AND h.hold_note = :name AND h.state || '' = 'held'
       AND NOT EXISTS (SELECT 1 FROM foliot_queues q WHERE q.name = h.queue AND q.paused_at IS NOT NULL)
     ORDER BY h.band, h.rank, h.id LIMIT :number)
-RETURNING lane, state;
+RETURNING lane, state, hold_note;
 
 -- name: put_limit
 -- Whether it is new or another than it was.
@@ -196,6 +202,9 @@ ORDER BY j.claimed_at LIMIT :limit;
 -- name: prune_uses
 -- Of keys that nobody has asked for so long. A rate has all its tokens again by then.
 DELETE FROM foliot_uses
-WHERE used = 0 AND substr(name, 1, 3) = 'key'
-  AND at < :now / 1000000.0 - CASE WHEN tokens IS NULL THEN 3600 ELSE 40 * 86400 END
+WHERE name IN (
+    SELECT u.name FROM foliot_uses u
+    WHERE u.used = 0 AND substr(u.name, 1, 3) = 'key'
+      AND u.at < :now / 1000000.0 - CASE WHEN u.tokens IS NULL THEN 3600 ELSE 40 * 86400 END
+    LIMIT :limit)
 RETURNING name;

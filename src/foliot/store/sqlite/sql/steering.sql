@@ -217,43 +217,20 @@ FROM json_each(:ids) i CROSS JOIN foliot_workflows w
 WHERE w.partition = :partition AND w.id = i.value AND w.state || '' = 'running' AND NOT w.cancel_requested;
 
 -- name: prune_workflows
--- Not what steps that are kept come after. A follower without steps has become part of another, which keeps it. The same
--- ones in each part: they go last. The first part is the look before a write.
-SELECT 1 FROM foliot_workflows w
-WHERE w.partition = :partition AND w.finished_at IS NOT NULL
-  AND w.finished_at < :now - CAST(:keep * 1000000 AS INTEGER)
-  AND (w.followed_by = '[]' OR NOT EXISTS (
-      SELECT 1 FROM json_each(w.followed_by) i CROSS JOIN foliot_workflows f
-      WHERE f.partition = :partition AND f.id = i.value
-        AND (f.finished_at IS NULL OR f.finished_at >= :now - CAST(:keep * 1000000 AS INTEGER) OR f.total = 0))) LIMIT 1;
-DELETE FROM foliot_steps
-WHERE partition = :partition AND workflow IN (
-    SELECT w.id FROM foliot_workflows w
-    WHERE w.partition = :partition AND w.finished_at IS NOT NULL
-      AND w.finished_at < :now - CAST(:keep * 1000000 AS INTEGER)
-      AND (w.followed_by = '[]' OR NOT EXISTS (
-          SELECT 1 FROM json_each(w.followed_by) i CROSS JOIN foliot_workflows f
-          WHERE f.partition = :partition AND f.id = i.value
-            AND (f.finished_at IS NULL OR f.finished_at >= :now - CAST(:keep * 1000000 AS INTEGER) OR f.total = 0)))
-    ORDER BY w.finished_at, w.rowid LIMIT :limit);
-DELETE FROM foliot_signals
-WHERE partition = :partition AND workflow IN (
-    SELECT w.id FROM foliot_workflows w
-    WHERE w.partition = :partition AND w.finished_at IS NOT NULL
-      AND w.finished_at < :now - CAST(:keep * 1000000 AS INTEGER)
-      AND (w.followed_by = '[]' OR NOT EXISTS (
-          SELECT 1 FROM json_each(w.followed_by) i CROSS JOIN foliot_workflows f
-          WHERE f.partition = :partition AND f.id = i.value
-            AND (f.finished_at IS NULL OR f.finished_at >= :now - CAST(:keep * 1000000 AS INTEGER) OR f.total = 0)))
-    ORDER BY w.finished_at, w.rowid LIMIT :limit);
-DELETE FROM foliot_workflows
-WHERE rowid IN (
-    SELECT w.rowid FROM foliot_workflows w
-    WHERE w.partition = :partition AND w.finished_at IS NOT NULL
-      AND w.finished_at < :now - CAST(:keep * 1000000 AS INTEGER)
-      AND (w.followed_by = '[]' OR NOT EXISTS (
-          SELECT 1 FROM json_each(w.followed_by) i CROSS JOIN foliot_workflows f
-          WHERE f.partition = :partition AND f.id = i.value
-            AND (f.finished_at IS NULL OR f.finished_at >= :now - CAST(:keep * 1000000 AS INTEGER) OR f.total = 0)))
-    ORDER BY w.finished_at, w.rowid LIMIT :limit)
-RETURNING id;
+-- Not what steps that are kept come after. A follower without steps has become part of another, which keeps it. First
+-- which: as many as have no more steps together than that, or one. Then all of these, :ids.
+SELECT p.id
+FROM (SELECT o.id, sum(o.total) OVER (ORDER BY o.finished_at, o.id) - o.total AS steps
+      FROM (SELECT w.id, w.total, w.finished_at FROM foliot_workflows w
+            WHERE w.partition = :partition AND w.finished_at IS NOT NULL
+              AND w.finished_at < :now - CAST(:keep * 1000000 AS INTEGER)
+              AND (w.followed_by = '[]' OR NOT EXISTS (
+                  SELECT 1 FROM json_each(w.followed_by) i CROSS JOIN foliot_workflows f
+                  WHERE f.partition = :partition AND f.id = i.value
+                    AND (f.finished_at IS NULL OR f.finished_at >= :now - CAST(:keep * 1000000 AS INTEGER)
+                         OR f.total = 0)))
+            ORDER BY w.finished_at, w.id LIMIT :limit) o) p
+WHERE p.steps < :limit;
+DELETE FROM foliot_steps WHERE partition = :partition AND workflow IN (SELECT value FROM json_each(:ids));
+DELETE FROM foliot_signals WHERE partition = :partition AND workflow IN (SELECT value FROM json_each(:ids));
+DELETE FROM foliot_workflows WHERE partition = :partition AND id IN (SELECT value FROM json_each(:ids));
