@@ -197,6 +197,29 @@ def test_a_queue_whose_jobs_did_not_wait_has_no_pace() -> None:
     assert pace is not None and 15 < pace < 30
 
 
+def step(start: int, count: int, *, waited: float = 30) -> Rollup:
+    """Ten seconds, in each of which some ended."""
+    return rollup(start, count, seconds=0b11_1111_1111 << start % 60, waited=waited)
+
+
+def test_what_came_before_it_had_much_to_do_does_not_slow_it_down() -> None:
+    """A job a second for minutes, and then as much as it can do."""
+    light = [step(start, 10, waited=0.01) for start in range(0, 240, 10)]
+    begins = step(240, 3_105)  # five seconds of each
+    assert pace_of([*light, begins], now=251) == pytest.approx(310, rel=0.01)
+    much = [step(start, 6_200) for start in (250, 260)]
+    assert pace_of([*light, begins, *much], now=272) == 620
+    assert pace_of([*light, begins, *much[:1]], now=262) == 620
+
+
+def test_the_pace_is_that_of_the_last_minute() -> None:
+    """Half of its workers have gone."""
+    many = [step(start, 6_000) for start in range(0, 120, 10)]
+    few = [step(start, 3_000) for start in range(120, 180, 10)]
+    pace = pace_of([*many, *few], now=180)
+    assert pace == pytest.approx(300, rel=0.2)
+
+
 async def test_the_pace_of_a_queue_is_that_of_the_last_minutes(past: Past, world: World) -> None:
     await past.add(0, 30, seconds=(1 << 30) - 1, waited=30)
     await past.add(1, 60, waited=30)

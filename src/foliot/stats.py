@@ -109,32 +109,61 @@ async def read_pace(store: Store, queue: str, *, now: datetime) -> float | None:
 
 
 def pace_of(rollups: Iterable[Rollup], *, now: float) -> float | None:
-    """From the last time that it was idle for a while. It is known in which seconds something ended, and how many in
-    each minute; within a minute, they are taken to lie evenly. None: it is idle now; or most had not waited, so that it
-    was as fast as those who submit, and nobody knows how fast its workers are."""
+    """Of the last steps in which most had waited, since it was idle for a while. It is known in which seconds something
+    ended, and how many in each step; within one, they are taken to lie evenly. None: it is idle now; or most had not
+    waited, so that it was as fast as those who submit, and nobody knows how fast its workers are."""
     found = list(rollups)
-    ends = sorted({one.minute + second for one in found for second in _bits(one.seconds)})
+    ends = sorted({second for one in found for second in one.ends})
     if not ends:
         return None
     runs = add_up(one.runs for one in found)
-    idle = max(_IDLE, 2 * (percentile(runs, 0.95) or 0.0))
+    longest = percentile(runs, 0.95) or 0.0
+    idle = max(_IDLE, 2 * longest)
     if now - ends[-1] > idle + _LATE:
         return None
+    first = _busy_since(ends, idle)
+    late = [one for one in found if one.ends and one.ends[-1] >= first]
+    begin = _crowded_since(late, ends[-1] - max(MINUTE, 5 * longest))
+    if begin is None:
+        return None
+    begin = max(first, begin)
+    counted = sum(one.count * sum(at >= begin for at in one.ends) / one.busy for one in late)
+    # Jobs that take minutes and end together have begun together.
+    return counted / max(ends[-1] - begin + 1, percentile(runs, 0.5) or 0.0)
+
+
+def _busy_since(ends: Sequence[int], idle: float) -> int:
+    """Since when nothing ended for longer than this."""
     first = ends[-1]
     for second in reversed(ends):
         if first - second > idle:
             break
         first = second
-    counted = 0.0
-    for one in found:
-        late = sum(one.minute + second >= first for second in _bits(one.seconds))
-        counted += one.count * late / one.busy
-    waits = add_up(one.waits for one in found if one.minute + MINUTE > first)
+    return first
+
+
+def _crowded_since(rollups: Iterable[Rollup], earliest: float) -> int | None:
+    """The first of the last steps in which most had waited, not much before the earliest; without the one in which they
+    began to, if there is another."""
+    steps: dict[int, list[Rollup]] = {}
+    for one in rollups:
+        steps.setdefault(one.minute, []).append(one)
+    since: list[int] = []
+    for step in sorted(steps, reverse=True):
+        if not _waited(steps[step]):
+            since = since[:-1] or since
+            break
+        since.append(step)
+        if step <= earliest:
+            break
+    return since[-1] if since else None
+
+
+def _waited(some: Iterable[Rollup]) -> bool:
+    """Whether most of those had waited."""
+    waits = add_up(one.waits for one in some)
     waited = sum(count for bucket, count in waits.items() if bucket >= bucket_of(_WAITED))
-    if waited < _MOST * sum(waits.values()):
-        return None
-    # Jobs that take minutes and end together have begun together.
-    return counted / max(ends[-1] - first + 1, percentile(runs, 0.5) or 0.0)
+    return waited >= _MOST * sum(waits.values())
 
 
 class _Span:
@@ -199,7 +228,3 @@ def _check_by(by: object) -> tuple[By, ...]:
                 hint=did_you_mean(str(name), BY),
             )
     return tuple(dict.fromkeys(given))
-
-
-def _bits(seconds: int) -> list[int]:
-    return [second for second in range(MINUTE) if seconds >> second & 1]

@@ -147,6 +147,19 @@ async def test_minutes_are_put_together_when_they_are_over_and_not_before(world:
     assert await world.store.rollups.compact(age=180, limit=4) == 0
 
 
+async def test_steps_of_a_minute_are_put_together_as_one(world: World) -> None:
+    minute = this_minute(world) - 600
+    steps = [rollup(minute + start, 2, seconds=0b11 << start) for start in range(0, 60, 10)]
+    await world.store.rollups.write(world.ids.session(), 1, steps)
+    assert len(writers(world)) == 6
+    assert await world.store.rollups.compact(age=180, limit=100) == 6
+    [whole] = await world.store.rollups.read(minute, minute + 60)
+    assert (whole.minute, whole.count, whole.busy) == (minute, 12, 12)
+    assert whole.ends == [
+        minute + start + second for start in range(0, 60, 10) for second in (0, 1)
+    ]
+
+
 async def test_putting_together_beside_writers_loses_and_doubles_nothing(world: World) -> None:
     """Of minutes that are still being written to, by two at once."""
     minute = this_minute(world)

@@ -255,7 +255,7 @@ def test_it_does_not_grow_without_bound(
     for number in range(8):
         counted.run(namespace=f"tenant-{number}")
     assert len(counted.take()) == 5
-    assert "3 kinds of ends in a minute were too many to count" in caplog.text
+    assert "3 kinds of ends in ten seconds were too many to count" in caplog.text
     counted.run(namespace="tenant-9")
     assert len(counted.take()) == 1
 

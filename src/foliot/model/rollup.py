@@ -1,4 +1,5 @@
-"""Rollup: how many attempts ended in a minute, how they ended, and how long they had waited and run.
+"""Rollup: how many attempts ended in a minute, how they ended, and how long they had waited and run. Of the last
+minutes, in each ten seconds.
 
 Lengths of time are kept as histograms of fixed buckets, ten to a factor of ten: 1, 1.25, 1.6, 2, 2.5, 3.15, 4, 5, 6.3,
 8, 10 … from 10 microseconds to nine days. So a percentile is known to a quarter, and the parts of a sum may be added up
@@ -16,6 +17,7 @@ from typing import Final
 import msgspec
 
 MINUTE: Final = 60
+STEP: Final = 10  # seconds that are counted together at first
 BOUNDS: Final = tuple(
     float(f"{step}e{power}")
     for power in range(-5, 6)
@@ -49,9 +51,10 @@ class Key(msgspec.Struct, frozen=True, order=True):
 
 
 class Rollup(msgspec.Struct, frozen=True):
-    """The attempts of one key that ended in one minute, or some of them: the parts are added up by whoever reads."""
+    """The attempts of one key that ended in one minute, or in a step of it, or some of them: the parts are added up by
+    whoever reads."""
 
-    minute: int  # its first second, since 1970
+    minute: int  # its first second, since 1970, or that of the step
     key: Key
     count: int
     seconds: int  # a bit for each second of the minute in which one ended
@@ -62,6 +65,12 @@ class Rollup(msgspec.Struct, frozen=True):
     def busy(self) -> int:
         """In how many seconds of the minute one ended."""
         return self.seconds.bit_count()
+
+    @property
+    def ends(self) -> list[int]:
+        """Those seconds, since 1970."""
+        minute = _minute(self)
+        return [minute + second for second in range(MINUTE) if self.seconds >> second & 1]
 
 
 def bucket_of(seconds: float) -> int:
@@ -96,19 +105,21 @@ def merge(rollups: Iterable[Rollup]) -> list[Rollup]:
     """One for each minute and key, in this order."""
     parts: dict[tuple[int, Key], list[Rollup]] = {}
     for rollup in rollups:
-        parts.setdefault((rollup.minute, rollup.key), []).append(rollup)
-    return [_sum(parts[place]) for place in sorted(parts)]
+        parts.setdefault((_minute(rollup), rollup.key), []).append(rollup)
+    return [_sum(*place, parts[place]) for place in sorted(parts)]
 
 
-def _sum(parts: list[Rollup]) -> Rollup:
-    if len(parts) == 1:
-        return parts[0]
+def _minute(rollup: Rollup) -> int:
+    return rollup.minute - rollup.minute % MINUTE
+
+
+def _sum(minute: int, key: Key, parts: list[Rollup]) -> Rollup:
     seconds = 0
     for part in parts:
         seconds |= part.seconds
     return Rollup(
-        parts[0].minute,
-        parts[0].key,
+        minute,
+        key,
         sum(part.count for part in parts),
         seconds,
         add_up(part.waits for part in parts),

@@ -1,6 +1,6 @@
 """Tallies: what this process counts of the attempts that it ran, on its way to the store.
 
-Counted in memory once the store has taken an outcome, minute by minute; written every few seconds beside the cycle, so
+Counted in memory once the store has taken an outcome, by ten seconds; written every few seconds beside the cycle, so
 no job waits for it. What has been sent stays here, under its number, until it is known to be stored. A process that is
 killed takes along what it has not written.
 
@@ -22,7 +22,7 @@ from foliot.errors import StoreUnavailable
 from foliot.ids import Ids, JobId, milliseconds_of
 from foliot.loop import Loop
 from foliot.model.job import STOPPED, End, Outcome, Span
-from foliot.model.rollup import MINUTE, Ended, Key, Rollup, bucket_of
+from foliot.model.rollup import MINUTE, STEP, Ended, Key, Rollup, bucket_of
 from foliot.model.workflow import WORKFLOW_KIND
 from foliot.store.port import Store
 
@@ -56,7 +56,7 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class _Tally:
-    """All of one minute and key."""
+    """All of one step and key."""
 
     __slots__ = ("runs", "seconds", "waits")
 
@@ -65,9 +65,9 @@ class _Tally:
         self.waits: Counter[int] = Counter()
         self.runs: Counter[int] = Counter()
 
-    def rollup(self, minute: int, key: Key) -> Rollup:
+    def rollup(self, step: int, key: Key) -> Rollup:
         waits, runs = dict(self.waits), dict(self.runs)
-        return Rollup(minute, key, self.runs.total(), self.seconds, waits, runs)
+        return Rollup(step, key, self.runs.total(), self.seconds, waits, runs)
 
 
 class Tallies:
@@ -114,7 +114,7 @@ class Tallies:
             self._sent += 1
             self._sending = Batch(self._sent, rollups)
         if self._lost:
-            log.warning("%d kinds of ends in a minute were too many to count", self._lost)
+            log.warning("%d kinds of ends in ten seconds were too many to count", self._lost)
             self._lost = 0
         return self._sending
 
@@ -134,8 +134,7 @@ class Tallies:
         tally.runs[bucket_of(ended - began)] += number
 
     def _find(self, key: Key) -> _Tally:
-        second = self._second % MINUTE
-        place = (self._second - second, key)
+        place = (self._second - self._second % STEP, key)
         tally = self._tallies.get(place)
         if tally is None:
             tally = _Tally()
@@ -143,7 +142,7 @@ class Tallies:
                 self._tallies[place] = tally
             else:
                 self._lost += 1
-        tally.seconds |= 1 << second
+        tally.seconds |= 1 << self._second % MINUTE
         return tally
 
     def _queue(self, lane: int) -> str:
