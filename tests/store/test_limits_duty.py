@@ -79,3 +79,23 @@ async def test_for_a_token_alone_what_runs_is_not_counted(
         started += len(await world.claim(session))
     assert started == 3
     assert counted == [True, False, False, False, True]
+
+
+async def test_who_has_to_wait_after_nobody_did_is_seen_at_the_next_peek(world: World) -> None:
+    """Also if those before were there at the last one: else a rate with one token waits for the next look, a second."""
+    session = await world.open_session()
+    await world.store.limits.set(Limit(name="queue:default", concurrency=0), by=None)
+    await world.submit()
+    assert await world.claim(session) == []
+    peek = await world.store.jobs.peek()
+    mine = Held()
+    mine.held = frozenset({world.partition})
+    duty = Limits(Office(world.store, cast("Partitions", mine), SystemClock(), world.ids))
+    duty.see(peek)
+    await world.store.limits.delete("queue:default")
+    await duty.tick()
+    await duty.tick()
+    woken: list[str] = []
+    duty.wake = lambda: woken.append("again")  # type: ignore[method-assign]
+    duty.see(peek)
+    assert woken == ["again"]

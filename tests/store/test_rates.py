@@ -179,3 +179,28 @@ async def test_after_the_clock_was_set_back_the_rate_goes_on(world: World) -> No
         world.clock.advance(1)
         starts.append(await _starts(world, session))
     assert starts == [0, 1, 1, 1]
+
+
+async def test_the_duty_looks_when_a_rate_in_use_brings_a_token_also_if_others_are_waited_for(
+    world: World,
+) -> None:
+    """Who leaves a slot may let in one that has to wait for the rate then, of which the duty knew nothing."""
+    await limit(world, "queue:default", rate="5/second", burst=2)
+    await limit(world, "kind:echo", concurrency=1)
+    session = await world.open_session(lease=LONG)
+    ids = await submit_many(world, 2)
+    [job] = await world.claim(session)
+    assert await waits_for(world, ids[1]) == "kind:echo"
+    tended = await world.store.limits.tend(world.partition, "", limit=100)
+    assert not tended.idle
+    assert tended.again is not None
+    assert 0.1 <= tended.again <= 0.2
+    world.clock.advance(10)  # all tokens are there again
+    assert (await world.store.limits.tend(world.partition, "", limit=100)).again is None
+    await world.end(session, job)
+    await tend(world)
+    [job] = await world.claim(session)
+    await world.end(session, job)
+    tended = await world.store.limits.tend(world.partition, "", limit=100)
+    assert tended.idle
+    assert tended.again is None

@@ -326,3 +326,21 @@ async def test_after_its_rest_a_lane_is_asked_again_without_news(
     await picky.begin()
     assert await picky.step(took=0.006) == []
     await asyncio.wait_for(picky.cycle.wait(), 30)
+
+
+async def test_the_first_for_a_while_who_has_to_wait_for_a_limit_is_told_of(
+    world: World, session: SessionId, clock: ManualClock
+) -> None:
+    """Who does the duties would find out by looking, which may take a second; of those after it they know."""
+    rig = Rig(world, session)
+    rig.cycle.serve(Slots(10))  # type: ignore[arg-type]
+    await limit(world, "kind:echo", concurrency=0)
+    told = []
+    for pause in (0.0, 0.1, 0.8, 1.5):
+        clock.advance(pause)
+        await world.submit()
+        rig.cycle.see(await world.store.jobs.peek())
+        await rig.cycle.step()
+        told.append(rig.wakes == [Wake(due=True)])
+        rig.wakes.clear()
+    assert told == [True, False, False, True]

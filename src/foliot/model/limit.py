@@ -263,6 +263,13 @@ class Door:
         """Seconds until it has one more token, also where there is no slot yet; None: it has no rate."""
         return self._gate(name).again
 
+    def refill(self) -> float | None:
+        """Seconds until there is one more token of some rate that is in use, whether anybody waits for it or not; None:
+        there is no such rate."""
+        rated = [name for name in self._uses if (one := self._rules.limit(name)) and one.rate]
+        used = [gate for gate in map(self._gate, rated) if not gate.rested]
+        return min((gate.again for gate in used if gate.again is not None), default=None)
+
     def changed(self) -> list[Use]:
         return [gate.use for gate in self._open.values() if gate.changed]
 
@@ -321,6 +328,11 @@ class _Gate:
         if self._each_second is None or (self._most is not None and self.used >= self._most):
             return None
         return max(0.0, (1.0 - self.tokens) / self._each_second)
+
+    @property
+    def rested(self) -> bool:
+        """Whether it has all its tokens."""
+        return self.tokens >= self._burst * _ONE
 
     @property
     def again(self) -> float | None:

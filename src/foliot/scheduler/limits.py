@@ -66,6 +66,9 @@ class Limits(Duty):
             self._announce(news_of(partition, tended.admitted))
         if tended.wait is not None:
             self._waits[partition] = tended.wait
+        if tended.idle:
+            # The next who has to wait is news, although there were some at the last peek.
+            self._ours -= {partition}
         waits = (tended.wait, tended.again)
         pause = min([_EVERY, *(wait for wait in waits if wait is not None)])
         if pause < _EVERY:

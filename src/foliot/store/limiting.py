@@ -39,6 +39,7 @@ class Tended(msgspec.Struct, frozen=True):
     after: str | None  # where to go on; None: it came to the end
     wait: float | None = None  # seconds until time alone lets one go on
     again: float | None = None  # until it does if a slot is free by then
+    idle: bool = False  # nobody waits
 
 
 class Limits(Protocol):
@@ -141,7 +142,7 @@ class Look(msgspec.Struct, frozen=True):
         more = full or any(admitted[name] >= self.rooms[name] for name in self.cut)
         after = self.names[-1] if full else None
         lanes = admissions((lane, state) for lane, state, _ in found)
-        return Tended(lanes, after, 0.0 if more else wait, self.again)
+        return Tended(lanes, after, 0.0 if more else wait, self.again, not self.names)
 
 
 def look_at(door: Door, names: Sequence[str]) -> Look:
@@ -160,6 +161,9 @@ def look_at(door: Door, names: Sequence[str]) -> Look:
         elif door.several:  # the first of them may all have to wait for another one
             rooms[name] = max(rooms[name], _PAST)
             soon.append(_SOON)
+    if names and (token := door.refill()) is not None:
+        # Whoever let those in who wait for another limit may have them wait for this one next.
+        again.append(max(token, _SOON))
     most = max(1, MOST_ADMITTED // max(1, len(rooms)))
     wait, next_, token = [min(some, default=None) for some in (waits, soon, again)]
     cut = frozenset(name for name, room in rooms.items() if room > most)

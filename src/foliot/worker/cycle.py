@@ -31,7 +31,7 @@ from foliot.worker.links import Links, told
 from foliot.worker.slots import Slots
 from foliot.worker.steps import Steps
 from foliot.worker.tallies import Tallies
-from foliot.worker.trip import Trip, fitting
+from foliot.worker.trip import Trip, Waiting, fitting
 
 log = logging.getLogger("foliot.worker")
 
@@ -77,6 +77,7 @@ class Cycle:
         self._awaited = Awaited(clock)
         self.tallies = Tallies(clock, ids)
         self._turn = self._flying = 0
+        self._waiting = Waiting()
         self._claiming, self._paused = True, False
         self._settled: set[JobId] = set()  # by their own transactions, while we were paused
         self._unasked: set[JobId] = set()  # sent, and it could not be asked what became of them
@@ -308,7 +309,8 @@ class Cycle:
         if cycle.claimed:
             self._take(cycle.claimed, since=trip.at)
         unusual = [outcome for outcome in trip.outcomes if outcome.end is not _SUCCEED]
-        if any(self._concerns_others(outcome) for outcome in unusual):
+        waiting = cycle.held and self._waiting.is_first(trip.at)
+        if waiting or any(self._concerns_others(outcome) for outcome in unusual):
             self._announce(Wake(due=True))
         if self._awaited and (ended := self._awaited.ended(trip.outcomes)):
             self._announce(Wake(ended=ended))

@@ -194,7 +194,11 @@ class SqliteLimits:
         asked: Values = {"partition": partition, "after": after, "limit": limit}
 
         def look(connection: Connection) -> Tended | None:
-            return None if execute(connection, SQL["find_gates"], asked) else Tended([], None)
+            return (
+                None
+                if execute(connection, SQL["find_gates"], asked)
+                else Tended([], None, idle=True)
+            )
 
         def run(connection: Connection) -> Tended:
             names = [row[0] for row in execute(connection, SQL["find_gates"], asked)]
