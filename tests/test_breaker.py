@@ -272,3 +272,25 @@ def test_a_wrong_option_is_named(wrong: dict[str, Any], told: str) -> None:
 
 def test_one_that_opens_for_longer_than_usual_stays_open_as_long() -> None:
     assert (options_of(open_for=60).longest, options_of(open_for=3600).longest) == (600, 3600)
+
+
+@pytest.mark.parametrize("tried", [True, False])
+def test_one_that_was_opened_by_hand_and_closes_by_itself_was_closed_by_nobody(
+    *, tried: bool
+) -> None:
+    one = open_by_hand(Breaker(name="b"), 100, seconds=3, note="they move", by="ann")
+    one = pass_time(one, 103, waiting=True)
+    assert (one.state, one.note, one.by) == (State.HALF_OPEN, "they move", "ann")
+    if tried:
+        one = report(one, Report(succeeded=(0.0,)), 104)
+        assert one.state is State.RECOVERING
+    else:
+        one = pass_time(one, 10_000, waiting=False)
+        assert one.state is State.CLOSED
+    assert (one.reason, one.note, one.by) == (None, None, None)
+
+
+def test_one_that_is_closed_by_hand_says_by_whom() -> None:
+    one = open_by_hand(Breaker(name="b"), 100, seconds=None, note="they move", by="ann")
+    one = close_by_hand(one, 110, note="they are done", by="bob")
+    assert (one.reason, one.note, one.by) == ("by hand", "they are done", "bob")

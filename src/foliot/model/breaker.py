@@ -24,6 +24,7 @@ _FASTEST: Final = 1_000_000.0  # each second
 _LONGEST_RECOVERY: Final = 600.0  # seconds
 _LONGEST_WAIT: Final = 86_400.0  # seconds that a service may ask to be left alone
 _LONGEST_REASON: Final = 200
+BY_HAND: Final = "by hand"
 _SLACK: Final = (
     0.001  # seconds, for what subtracting loses; for longer than that it was open before
 )
@@ -132,8 +133,9 @@ def pass_time(breaker: Breaker, now: float, *, waiting: bool) -> Breaker:
     # Those who wait may be such that nobody serves: by then it has doubled its rate often, or nobody else is there.
     old = breaker.state is State.RECOVERING and now - breaker.since >= _LONGEST_RECOVERY
     if old or (idle and not waiting):
+        closed = breaker if breaker.state is State.RECOVERING else _let_go(breaker)
         return msgspec.structs.replace(
-            breaker, state=State.CLOSED, since=now, until=None, rate=None, successes=0
+            closed, state=State.CLOSED, since=now, until=None, rate=None, successes=0
         )
     if not over:
         return breaker
@@ -161,7 +163,7 @@ def open_by_hand(
         state=State.OPEN,
         since=breaker.since if breaker.state is State.OPEN else now,
         until=None if seconds is None else now + seconds,
-        reason="by hand",
+        reason=BY_HAND,
         note=note,
         by=by,
         successes=0,
@@ -174,7 +176,7 @@ def close_by_hand(breaker: Breaker, now: float, *, note: str | None, by: str | N
     """Those who wait pass at a rate, like those of one that closes by itself."""
     if breaker.state in (State.CLOSED, State.RECOVERING):
         return breaker
-    return msgspec.structs.replace(_recover(breaker, now), note=note, by=by)
+    return msgspec.structs.replace(_recover(breaker, now), reason=BY_HAND, note=note, by=by)
 
 
 def events_of(before: Breaker, after: Breaker) -> tuple[str, ...]:
@@ -230,9 +232,15 @@ def _open(breaker: Breaker, now: float, reason: str | None) -> Breaker:
     )
 
 
+def _let_go(breaker: Breaker) -> Breaker:
+    """Of one that closes by itself: who opened it by hand, and why, is over."""
+    reason = None if breaker.reason == BY_HAND else breaker.reason
+    return msgspec.structs.replace(breaker, reason=reason, note=None, by=None)
+
+
 def _recover(breaker: Breaker, now: float) -> Breaker:
     return msgspec.structs.replace(
-        breaker,
+        _let_go(breaker),
         state=State.RECOVERING,
         since=now,
         until=now + _DOUBLES,
