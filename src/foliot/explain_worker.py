@@ -17,6 +17,8 @@ def missing_worker(
     lost = [s for s in sessions if not s.live and s.kinds]
     since = _since(lost, waits_since, now)
     start = "a worker starts: foliot worker module:app"
+    if job.requires:
+        start += f" --capabilities {','.join(job.requires)}"
     workers = [s for s in sessions if s.live and s.kinds]
     if not workers:
         return Reason("no worker is alive", since=since, change=start)
@@ -27,7 +29,7 @@ def missing_worker(
         return Reason(why, since=since, change=f"{start} --queues {job.queue}")
     able = [s for s in workers if set(job.requires).issubset(s.capabilities)]
     if not able:
-        return _unable(job, workers, since)
+        return Reason(_unable(job, workers), since=since, change=start)
     able = [s for s in able if job.kind in s.kinds]
     if not able:
         why = f"no live worker of the queue {job.queue!r} knows the kind {job.kind!r}"
@@ -50,14 +52,12 @@ def _could_run(session: Session, job: Job) -> bool:
     return serves and job.kind in session.kinds and set(job.requires) <= set(session.capabilities)
 
 
-def _unable(job: Job, workers: Sequence[Session], since: datetime | None) -> Reason:
+def _unable(job: Job, workers: Sequence[Session]) -> str:
     """What it requires, and what of that nobody has."""
     lacks = [name for name in job.requires if not any(name in s.capabilities for s in workers)]
     needs, wanted = ", ".join(job.requires), ", ".join(lacks)
     why = f"no live worker of the queue {job.queue!r} has what it requires: {needs}"
-    why += f"; nobody has {wanted}" if lacks else "; no single one has all of it"
-    start = f"a worker starts: foliot worker module:app --capabilities {','.join(job.requires)}"
-    return Reason(why, since=since, change=start)
+    return why + (f"; nobody has {wanted}" if lacks else "; no single one has all of it")
 
 
 def suspicion(job: Job, *, since: datetime) -> list[Reason]:

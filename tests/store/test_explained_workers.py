@@ -39,6 +39,21 @@ async def test_a_queue_that_no_live_worker_takes_is_named(world: World) -> None:
     assert reason.since is None, "one that ended in good order has left nothing behind"
 
 
+async def test_the_worker_that_is_to_start_is_told_with_all_that_the_job_requires(
+    world: World,
+) -> None:
+    id = await world.submit(lane=lane_of("default", ("gpu",)).number, more=More(requires=("gpu",)))
+    for others, change in (
+        ((), "--capabilities gpu"),
+        (("mail",), "--capabilities gpu --queues default"),
+        (("default",), "--capabilities gpu"),
+    ):
+        if others:
+            await start(world, queues=others)
+        reason = (await told(world, id)).reasons[0]
+        assert reason.change == f"a worker starts: foliot worker module:app {change}"
+
+
 async def test_a_kind_that_no_live_worker_of_the_queue_knows_is_named(world: World) -> None:
     await start(world, kinds=("other",))
     await start(world, queues=("mail",))
