@@ -16,6 +16,7 @@ from foliot.model.definition import JobDefinition
 from foliot.model.event import Listener
 from foliot.model.job import JobState
 from foliot.options import template_of
+from foliot.queue_commands import find_doubt
 from foliot.registry import Registry
 from foliot.schedule_sync import module_of
 from foliot.search import walk_jobs
@@ -55,6 +56,19 @@ async def sync_hooks(store: Store, registry: Registry) -> Heard | None:
     await store.events.listen(changed, gone=gone)
     await _cancel_waiting(store, gone)
     return Heard(sorted(one.hook for one in changed), sorted(gone))
+
+
+async def find_doubts(store: Store, registry: Registry) -> list[str]:
+    """Of kinds and queues that hooks of the app have chosen and nobody knows so far."""
+    hooks = [one for one in map(listener_of, registry) if one is not None]
+    named = sorted(
+        (scope, name, one.hook)
+        for one in hooks
+        for scope, names in (("kind", one.listens.kinds), ("queue", one.listens.queues))
+        for name in names
+    )
+    doubts = [(hook, await find_doubt(store, scope, name)) for scope, name, hook in named]
+    return [f"{hook}: {doubt}" for hook, doubt in doubts if doubt]
 
 
 async def remove_hook(store: Store, hook: str, *, by: Author) -> bool:

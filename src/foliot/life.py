@@ -107,6 +107,8 @@ class Life:
             await breaker_commands.apply_breakers(self._store, self._role.registry.breakers)
             await self._sync_schedules(self._role.registry)
             await self._sync_hooks(self._role.registry)
+            for doubt in await hook_sync.find_doubts(self._store, self._role.registry):
+                log.warning("%s", doubt)
         asked = self._clock.monotonic()
         await self._store.sessions.open(session, lease=own.lease)
         if self._role.registry is not None:

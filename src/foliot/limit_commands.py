@@ -11,6 +11,7 @@ from foliot.author import Author, by_hand
 from foliot.checks import check_name, check_text, check_whole
 from foliot.errors import InvalidValue
 from foliot.model.limit import SCOPES, Limit
+from foliot.saying import apply_news
 from foliot.shown import did_you_mean
 from foliot.store.limiting import MOST_GATES, Standing
 from foliot.store.port import Store, Wake
@@ -131,11 +132,15 @@ async def let_in(store: Store) -> None:
 
 
 async def apply_limits(store: Store, limits: Mapping[str, Limit], *, by: str) -> bool:
-    """As an app's code says it; what it does not say stays. Whether it changed anything."""
-    changed = False
-    for _, limit in sorted(limits.items()):
-        changed |= await set_limit(store, limit, by=by)
-    return changed
+    """As an app's code says it, if it says something else than the last time; what it does not say stays. Whether it
+    changed anything."""
+    return await apply_news(
+        store,
+        "limit",
+        limits,
+        tell=_told,
+        apply=lambda _, limit: set_limit(store, limit, by=by),
+    )
 
 
 async def list_limits(store: Store) -> list[Standing]:
@@ -143,6 +148,12 @@ async def list_limits(store: Store) -> list[Standing]:
 
 
 def _told(limit: Limit) -> dict[str, Any]:
-    """What the audit log says of it."""
-    told = {"concurrency": limit.concurrency, "rate": limit.shown_rate, "note": limit.note}
+    """What the audit log says of it, and code."""
+    burst = None if limit.rate is None else limit.burst
+    told = {
+        "concurrency": limit.concurrency,
+        "rate": limit.shown_rate,
+        "burst": burst,
+        "note": limit.note,
+    }
     return {name: value for name, value in told.items() if value is not None}

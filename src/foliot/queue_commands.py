@@ -9,6 +9,8 @@ from foliot.author import Author, by_hand
 from foliot.checks import check_name, check_queue_options
 from foliot.model.lane import Lane, Strategy
 from foliot.model.queue import QueueOptions
+from foliot.saying import apply_news
+from foliot.shown import did_you_mean
 from foliot.store.port import Store, Wake
 
 
@@ -21,33 +23,41 @@ async def configure_queue(
     weights: Mapping[str, float] | None = None,
     by: Author | str | None = None,
 ) -> bool:
-    """In which order the jobs of a queue run that are submitted from now on. Whether it changed anything."""
+    """In which order the jobs of a queue run that are submitted from now on. Whether it changed anything. By an author,
+    here and below, it is written down."""
     check_name("queue", name, example='"mail"')
     options = check_queue_options(strategy, aging, weights)
-    return await apply_queues(store, {name: options}, by=by)
+    who, record = by_hand(by, "configure", **_told(options))
+    return await store.queues.configure(
+        name,
+        strategy=options.strategy,
+        aging=options.aging,
+        weights=options.weights,
+        by=who,
+        record=record,
+    )
 
 
-async def apply_queues(
-    store: Store, queues: Mapping[str, QueueOptions], *, by: Author | str | None = None
-) -> bool:
-    """As an app's code says it; what it does not say stays. Whether it changed anything. By an author, here and below,
-    it is written down."""
-    changed = False
-    for name, chosen in sorted(queues.items()):
-        who, record = by_hand(by, "configure", **_told(chosen))
-        changed |= await store.queues.configure(
+async def apply_queues(store: Store, queues: Mapping[str, QueueOptions], *, by: str) -> bool:
+    """As an app's code says it, if it says something else than the last time; what it does not say stays. Whether it
+    changed anything."""
+    return await apply_news(
+        store,
+        "queue",
+        queues,
+        tell=_told,
+        apply=lambda name, chosen: store.queues.configure(
             name,
             strategy=chosen.strategy,
             aging=chosen.aging,
             weights=chosen.weights,
-            by=who,
-            record=record,
-        )
-    return changed
+            by=by,
+        ),
+    )
 
 
 def _told(chosen: QueueOptions) -> dict[str, Any]:
-    """What the audit log says of it."""
+    """What the audit log says of it, and code."""
     strategy = None if chosen.strategy is None else chosen.strategy.name.lower()
     told = {"strategy": strategy, "aging": chosen.aging, "weights": chosen.weights}
     return {name: value for name, value in told.items() if value is not None}
@@ -75,6 +85,23 @@ async def named_queues(store: Store) -> set[str]:
     """Of the kinds that apps have announced, and of live workers that serve some by name."""
     announced = {definition.queue for definition in await store.definitions.all()}
     return announced.union(*(one.queues for one in await store.sessions.all() if one.live))
+
+
+async def find_doubt(store: Store, scope: str, name: str) -> str | None:
+    """Of a kind or a queue that nobody knows so far, which may be mistyped: what to tell who named it."""
+    if scope == "kind":
+        known = {definition.kind for definition in await store.definitions.all()}
+        why = f"no app has announced a kind {name!r} so far"
+    elif scope == "queue":
+        ready = {lane.queue for _, lane in (await store.jobs.peek()).ready}
+        known = ready | await named_queues(store)
+        why = f"no kind goes to queue {name!r} so far, and no live worker serves it by name"
+    else:
+        return None
+    if name in known:
+        return None
+    hint = did_you_mean(name, sorted(known))
+    return why if hint is None else f"{why}: {hint}"
 
 
 async def unserved_lanes(store: Store) -> list[Lane]:

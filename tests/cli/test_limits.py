@@ -148,3 +148,15 @@ def test_a_scope_without_a_name_is_not_told_what_it_has_said(shell: Shell) -> No
     assert answer.code == 2
     assert "'queue' is no scope and name" in answer.err
     assert "did you mean" not in answer.err
+
+
+def test_a_limit_of_what_nobody_knows_is_set_and_doubted(shell: Shell) -> None:
+    shell.submit(1, queue="mail")
+    told = "no kind goes to queue 'mial' so far, and no live worker serves it by name: did you mean mail?"
+    answer = shell("limits", "set", "queue:mial", "--concurrency", "2")
+    assert (answer.code, answer.out, answer.err) == (0, "set queue:mial\n", f"warning: {told}\n")
+    answer = shell("limits", "set", "kind:send", "--concurrency", "2", "--json")
+    assert answer.json["name"] == "kind:send"
+    assert answer.err == "warning: no app has announced a kind 'send' so far\n"
+    for name in ("queue:mail", "namespace:new", "key:new:*"):
+        assert shell("limits", "set", name, "--concurrency", "2").err == ""

@@ -122,3 +122,18 @@ def test_a_store_that_is_not_there_is_told_and_not_made(shell: Shell) -> None:
     assert answer.code == 1
     assert "there is no file" in answer.err
     assert shell("queues", "list").code == 1
+
+
+def test_a_queue_that_nobody_knows_is_paused_and_doubted(shell: Shell) -> None:
+    """It may be named before the first deployment; or be mistyped."""
+    shell.submit(1, queue="mail")
+    answer = shell("queues", "pause", "mial")
+    assert (answer.code, answer.out) == (0, "paused mial\n")
+    assert answer.err == (
+        "warning: no kind goes to queue 'mial' so far, and no live worker serves it by name: did you mean mail?\n"
+    )
+    again = shell("queues", "pause", "mial", "--json")
+    assert again.json["paused_at"] is not None
+    assert "no kind goes to queue 'mial'" in again.err
+    assert "'mial'" in shell("queues", "configure", "mial", "--strategy", "fifo").err
+    assert shell("queues", "pause", "mail").err == ""

@@ -11,8 +11,9 @@ import msgspec
 import pytest
 
 from foliot import Event, Fixed, Foliot, Jobs, JobState, current_job
+from foliot.commands import announce
 from foliot.errors import InvalidValue
-from foliot.hook_sync import Heard, sync_hooks
+from foliot.hook_sync import Heard, find_doubts, sync_hooks
 from foliot.ids import JobId
 from foliot.model.event import EVENTS, OF_KINDS, Listener
 from foliot.model.job import NewJob
@@ -108,6 +109,26 @@ def test_a_worker_that_starts_has_its_hooks_listen_and_says_so_once(app: Foliot)
     template = msgspec.json.decode(dead.template)
     assert (template["queue"], template["priority"]) == ("hooks", 1)
     assert template["more"]["tags"] == ["alarm"]
+
+
+def test_a_worker_names_what_its_hooks_have_chosen_and_nobody_knows(
+    app: Foliot,
+) -> None:
+    async def find() -> list[str]:
+        store = await app._portal.store()
+        await announce(store, app.registry)
+        return await find_doubts(store, app.registry)
+
+    @app.job(queue="mail")
+    def charge() -> None: ...
+
+    @app.on("job.dead", kinds=[charge, "chrage"], queues=["mail", "post"])
+    def complain(event: Event) -> None: ...
+
+    assert app._portal.call(find()) == [
+        "on.job.dead.complain: no app has announced a kind 'chrage' so far: did you mean charge?",
+        "on.job.dead.complain: no kind goes to queue 'post' so far, and no live worker serves it by name",
+    ]
 
 
 def _app_of(module: str, *names: str) -> Registry:

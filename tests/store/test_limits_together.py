@@ -171,7 +171,7 @@ async def test_what_is_set_and_deleted_is_written_down(world: World) -> None:
     assert await delete_limit(world.store, "queue:mail", by=bob)
     assert not await delete_limit(world.store, "queue:mail", by=ann)
     found = [(e.actor, e.action, e.target, e.detail) for e in await world.store.audit.list()]
-    told = {"concurrency": 3, "rate": "10/minute", "note": "the contract"}
+    told = {"concurrency": 3, "rate": "10/minute", "burst": 1, "note": "the contract"}
     assert sorted(found) == [
         ("ann", "set limit", "queue:mail", told),
         ("bob", "delete limit", "queue:mail", {}),

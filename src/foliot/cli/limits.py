@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from foliot import limit_commands
+from foliot import limit_commands, queue_commands
 from foliot.author import Author
 from foliot.cli.ask import ask
 from foliot.cli.options import DEFAULT_OPTIONS, OptionalWhole, Options
-from foliot.cli.output import print_json, print_table, print_unknown
+from foliot.cli.output import print_doubt, print_json, print_table, print_unknown
 from foliot.ids import Ids
 from foliot.model.limit import Use, show_gate
 from foliot.store.limiting import Standing
@@ -63,15 +63,19 @@ def set_limit(
     )
     author = Author(Ids(), by)
 
-    async def run(store: Store) -> tuple[bool, Standing | None]:
-        changed = await limit_commands.set_limit(store, made, by=author)
-        return changed, await store.limits.get(limit, most=limit_commands.MOST_COUNTED)
+    scope, _, name = limit.partition(":")
 
-    changed, found = ask(options, run)
+    async def run(store: Store) -> tuple[bool, Standing | None, str | None]:
+        changed = await limit_commands.set_limit(store, made, by=author)
+        found = await store.limits.get(limit, most=limit_commands.MOST_COUNTED)
+        return changed, found, await queue_commands.find_doubt(store, scope, name)
+
+    changed, found, doubt = ask(options, run)
     if options.json:
         print_json({"changed": changed, **({} if found is None else _told(found))})
     else:
         print(f"set {limit}" if changed else f"{limit} is as it was")
+    print_doubt(doubt)
 
 
 def delete(limit: str, *, by: str | None = None, options: Options = DEFAULT_OPTIONS) -> int:

@@ -42,6 +42,12 @@ def print_unknown(what: str, name: str, known: Iterable[str]) -> None:
     print(f"error: no {what} is called {shown(name)}\nhint: {printable(hint)}", file=sys.stderr)
 
 
+def print_doubt(doubt: str | None) -> None:
+    """What may be a mistake, and was done."""
+    if doubt is not None:
+        print(f"warning: {printable(doubt)}", file=sys.stderr)
+
+
 def ago(seconds: float) -> str:
     """A stretch of time, short: 0.4s, 12s, 3m05s, 2h10m, 4d03h."""
     if seconds < 10:

@@ -13,7 +13,7 @@ from foliot.checks import check_name
 from foliot.cli.ask import ask
 from foliot.cli.frame import describe_order
 from foliot.cli.options import DEFAULT_OPTIONS, Options
-from foliot.cli.output import ago, print_json, print_table
+from foliot.cli.output import ago, print_doubt, print_json, print_table
 from foliot.errors import InvalidValue
 from foliot.ids import Ids
 from foliot.model.job import JobState
@@ -84,7 +84,7 @@ def configure(
     """
     author = Author(Ids(), by)
 
-    async def run(store: Store) -> tuple[bool, Queue | None]:
+    async def run(store: Store) -> tuple[bool, Queue | None, str | None]:
         changed = await queue_commands.configure_queue(
             store,
             queue,
@@ -93,10 +93,11 @@ def configure(
             weights=None if weights is None else _read_weights(weights),
             by=author,
         )
-        return changed, await _find(store, queue)
+        return changed, await _find(store, queue), await _doubt(store, queue)
 
-    changed, found = ask(options, run)
+    changed, found, doubt = ask(options, run)
     _report(options, queue, found, f"configured {queue}" if changed else f"{queue} is as it was")
+    print_doubt(doubt)
 
 
 def _read_aging(given: str) -> float:
@@ -136,12 +137,13 @@ def pause(
     name = check_name("queue", queue, example="foliot queues pause mail")
     author = Author(Ids(), by)
 
-    async def run(store: Store) -> Queue | None:
+    async def run(store: Store) -> tuple[Queue | None, str | None]:
         await queue_commands.pause_queue(store, name, by=author, note=note)
-        return await _find(store, name)
+        return await _find(store, name), await _doubt(store, name)
 
-    found = ask(options, run)
+    found, doubt = ask(options, run)
     _report(options, name, found, f"paused {name}")
+    print_doubt(doubt)
 
 
 def resume(queue: str, *, by: str | None = None, options: Options = DEFAULT_OPTIONS) -> None:
@@ -165,6 +167,10 @@ def resume(queue: str, *, by: str | None = None, options: Options = DEFAULT_OPTI
     if not was_paused:
         print(f"{name} was not paused", file=sys.stderr)
     _report(options, name, found, f"resumed {name}" if was_paused else "")
+
+
+async def _doubt(store: Store, name: str) -> str | None:
+    return await queue_commands.find_doubt(store, "queue", name)
 
 
 async def _find(store: Store, name: str) -> Queue | None:

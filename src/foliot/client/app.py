@@ -118,7 +118,8 @@ class Foliot(Scheduling, Flowing, Limiting, Breaking, Measuring, Definer):
         weights: Mapping[str, float] | None = None,
     ) -> None:
         """In which order the jobs of a queue run: `app.queue("mail", strategy="round_robin", weights={"vip": 3})`.
-        Stored before the app's next submission, and when its workers start; what is not said stays as it is."""
+        Stored before the app's next submission, and when its workers start, if it is not what code said before; what is
+        not said stays as it is."""
         check_name("queue", name, example='app.queue("mail", strategy="fifo")')
         options = check_queue_options(strategy, aging, weights)
         self._registry.queues[name] = options

@@ -111,6 +111,7 @@ TABLES: Final[dict[str, Table]] = {
         whole="concurrency burst",
         real="since until rate",
     ),
+    "said": _table("name", text="name said"),
     "definitions": _table(
         "kind",
         text="kind queue signature schema fingerprint options",
