@@ -103,6 +103,7 @@ def _more(row: Live) -> str | None:
     """What a claim says of it that is not said of every job."""
     said = {"key": row.key, "ordering_key": row.ordering_key, "fair_key": row.fair_key}
     more: dict[str, object] = {name: text for name, text in said.items() if text is not None}
-    if row.run_at != row.created_at:
+    # Tried again in the same instant: nothing is lost by not saying so of one of which nothing else is said.
+    if row.run_at != row.created_at or (more and row.generation > 0):
         more["run_at"] = microseconds(row.run_at)
     return msgspec.json.encode(more).decode() if more else None
