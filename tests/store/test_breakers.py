@@ -268,6 +268,45 @@ async def test_one_that_is_half_open_stays_so_while_nobody_claims(world: World) 
     assert len(await world.claim(session)) == 1
 
 
+async def test_one_that_is_half_open_stays_so_while_its_only_try_runs(world: World) -> None:
+    """Nobody else is there: else it were told to be closed in the middle of an outage."""
+    session = await world.open_session()
+    await half_open(world, open_for=5, longest=10)
+    probe = await world.run(session, more=STRIPE)
+    for _ in range(3):
+        world.clock.advance(11)
+        await world.store.breakers.tick()
+        assert (await breaker(world)).state is State.HALF_OPEN
+    shift = await world.store.breakers.report("stripe", Report(failed=(33.0,), error="timed out"))
+    assert (shift.after.state, shift.events) == (State.OPEN, ())
+    await end(world, session, probe, End.RETRY)
+
+
+@pytest.mark.parametrize("how", ["it ended", "its worker was lost", "it began before"])
+async def test_one_that_is_half_open_is_closed_when_nobody_tries_any_more(
+    world: World, how: str
+) -> None:
+    session = await world.open_session()
+    early = [await world.run(session, more=STRIPE)] if how == "it began before" else []
+    await half_open(world, open_for=5, longest=10)
+    if not early:
+        probe = await world.run(session, more=STRIPE)
+        world.clock.advance(9)
+        if how == "it ended":
+            await end(world, session, probe, End.CANCEL)
+        else:
+            world.expire()
+            await world.reap(session)
+            assert await world.state(probe.id) is not JobState.RUNNING
+    await world.submit_many(2, queue="other")
+    other = await world.open_session()
+    assert len(await world.claim(other, queues=["other"])) == 2, "they call something else"
+    for _ in range(2):
+        world.clock.advance(11)
+        await world.store.breakers.tick()
+    assert (await breaker(world)).state is State.CLOSED
+
+
 async def test_what_was_let_through_and_claimed_after_it_closed_waits_for_nothing(
     world: World,
 ) -> None:

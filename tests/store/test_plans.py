@@ -79,6 +79,7 @@ RIDES = {
     "find_waited": {"jobs_gated"},
     "count_waiting": {"jobs_gated"},
     "count_behind": {"jobs_gated", "jobs_admitted"},
+    "find_behind": {"jobs_gated", "jobs_admitted", "jobs_running"},
     "count_running": {"jobs_running"},
     "list_holders": {"jobs_running"},
 }
@@ -262,6 +263,8 @@ def _plan(
         values |= {"kinds": values["namespaces"]}
     elif name in ("find_lost_sessions", "peek_jobs", "count_ahead", "count_behind"):
         values |= {"partitions": 8, "names": "{one,other}"}
+    elif name == "find_behind":
+        values |= {"partitions": 8, "name": "one", "since": 1e9}
     elif name == "list_holders":
         values |= {"scope": "key", "word": "a", "namespace": "default", "limit": 3}
     elif name == "count_waiting":

@@ -51,6 +51,7 @@ _VALUES: Final[dict[str, object]] = {
     "kinds": "{}",
     "exact": '{"customer": 50}',
     "beginnings": "{}",
+    "since": 0.0,
     "slots": "{}",
 }
 

@@ -125,10 +125,10 @@ def report(breaker: Breaker, told: Report, now: float) -> Breaker:
 
 
 def pass_time(breaker: Breaker, now: float, *, waiting: bool) -> Breaker:
-    """What time alone brings. `waiting`: somebody is held for it who could go on."""
+    """What time alone brings. `waiting`: somebody is held for it who could go on, or it is half open and one tries."""
     breaker = _in_time(breaker, now)
     over = breaker.until is not None and now >= breaker.until
-    # Half open and nobody there to try, for long: it must not be in the way of all others' claims for ever.
+    # Half open and nobody there to try, nor trying, for long: it must not be in the way of all others' claims for ever.
     idle = breaker.state is State.RECOVERING or (breaker.state is State.HALF_OPEN and over)
     # Those who wait may be such that nobody serves: by then it has doubled its rate often, or nobody else is there.
     old = breaker.state is State.RECOVERING and now - breaker.since >= _LONGEST_RECOVERY

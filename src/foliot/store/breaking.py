@@ -20,7 +20,7 @@ from foliot.model.event import NewEvent
 from foliot.model.limit import BREAKER
 from foliot.store.searching import Record
 
-# Of a breaker, of the time, and of whether anybody waits for it: what follows.
+# Of a breaker, of the time, and of whether anybody waits for it, or tries: what follows.
 Decide = Callable[[Breaker, float, bool], Breaker]
 
 
@@ -230,6 +230,11 @@ def breaker_of(row: Sequence[Any]) -> Breaker:
         tallies=kept.tallies,
         options=_decode_options(options),
     )
+
+
+def tries_since(breaker: Breaker) -> float | None:
+    """Since when what was claimed tries: who runs is somebody only to one that is half open."""
+    return breaker.since if breaker.state is State.HALF_OPEN else None
 
 
 def due(breaker: Breaker, now: float) -> bool:

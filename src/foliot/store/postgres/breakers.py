@@ -14,6 +14,7 @@ from foliot.store.breaking import (
     Shift,
     breaker_of,
     events_told,
+    tries_since,
     values_of,
 )
 from foliot.store.events import event_rows
@@ -84,8 +85,12 @@ class PostgresBreakers(Changing):
             await recount(ask, now)
 
     async def _anybody(self, ask: Ask, breaker: Breaker) -> bool:
-        """Whether somebody waits for it who could go on, where that is asked for."""
+        """Whether somebody waits for it who could go on, or tries, where that is asked for."""
         if breaker.state not in (State.RECOVERING, State.HALF_OPEN):
             return False
-        asked: Values = {"partitions": self._partitions, "name": breaker.name}
+        asked: Values = {
+            "partitions": self._partitions,
+            "name": breaker.name,
+            "since": tries_since(breaker),
+        }
         return bool(await ask(Step(SQL["find_behind"], asked)))

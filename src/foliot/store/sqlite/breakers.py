@@ -15,6 +15,7 @@ from foliot.store.breaking import (
     Shift,
     breaker_of,
     events_told,
+    tries_since,
     values_of,
 )
 from foliot.store.events import event_rows
@@ -59,7 +60,7 @@ class SqliteBreakers(Changing):
             if not rows:
                 return None
             before = breaker_of(rows[0][1:])
-            asked: Values = {"partitions": self._all, "name": name}
+            asked: Values = {"partitions": self._all, "name": name, "since": tries_since(before)}
             waiting = bool(execute(connection, SQL["find_behind"], asked))
             shift = Shift(before, decide(before, rows[0][0], waiting))
             self._save(connection, shift, now)

@@ -43,7 +43,8 @@ FROM unnest(:names::text[]) AS b (name);
 
 -- name: find_behind
 -- One of those who wait for this one and could go on: of a paused queue nobody can, and a breaker does not stay in the way
--- of others for them.
+-- of others for them. With `since`, or one that tries: it was claimed since then. Rides jobs_gated, jobs_admitted and
+-- jobs_running.
 SELECT 1
 FROM generate_series(0, :partitions::integer - 1) AS p (partition)
 CROSS JOIN LATERAL (
@@ -54,6 +55,10 @@ CROSS JOIN LATERAL (
     SELECT 1 FROM foliot.jobs j
     WHERE j.partition = p.partition AND j.state = 'ready' AND j.hold_note = 'breaker:' || :name::text
       AND j.queue || '' <> ALL (ARRAY(SELECT q.name FROM foliot.queues q WHERE q.paused_at IS NOT NULL))
+    UNION ALL
+    SELECT 1 FROM foliot.jobs j
+    WHERE :since::float8 IS NOT NULL AND j.partition = p.partition AND j.state = 'running'
+      AND j.claimed_at >= to_timestamp(:since::float8) AND j.extras::jsonb ->> 'breaker' = :name::text
     LIMIT 1
 ) w
 LIMIT 1;
