@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from foliot.errors import InvalidValue
-from foliot.model.rollup import Ended, Key, Rollup, bucket_of
+from foliot.model.rollup import Ended, Key, Rollup, Sum, add_up, bucket_of
 from foliot.stats import MOST_MINUTES, MOST_STEPS, pace_of, read_pace, read_stats
 from foliot.testing.clock import ManualClock
 from support.stores import World, open_world, sqlite_place
@@ -143,9 +143,19 @@ async def test_what_makes_no_sense_is_refused(past: Past, asked: dict[str, Any])
     assert "for example" in str(caught.value)
 
 
-def crowded(minute: int, count: int, **more: Any) -> Rollup:
+def ended(minute: int, count: int, **more: Any) -> Sum:
+    one = rollup(minute, count, **more)
+    return Sum(one.minute, one.count, one.seconds, one.waits, one.runs)
+
+
+def both(one: Sum, other: Sum) -> Sum:
+    waits, runs = add_up([one.waits, other.waits]), add_up([one.runs, other.runs])
+    return Sum(one.minute, one.count + other.count, one.seconds | other.seconds, waits, runs)
+
+
+def crowded(minute: int, count: int, **more: Any) -> Sum:
     """Of jobs that others kept waiting."""
-    return rollup(minute, count, waited=30, **more)
+    return ended(minute, count, waited=30, **more)
 
 
 def test_a_queue_that_is_always_busy_is_as_fast_as_it_was() -> None:
@@ -190,16 +200,16 @@ def test_what_has_ended_nothing_for_long_has_no_pace(
 
 def test_a_queue_whose_jobs_did_not_wait_has_no_pace() -> None:
     """They come two a second. When a thousand come at once, that says nothing of when the last one starts."""
-    assert pace_of([rollup(0, 120)], now=62) is None
-    few = rollup(0, 60, seconds=(1 << 30) - 1)
-    assert pace_of([few, crowded(0, 100, seconds=0b111 << 30)], now=35) is None
-    pace = pace_of([few, crowded(0, 900, seconds=(1 << 30) - 1 << 30)], now=62)
+    assert pace_of([ended(0, 120)], now=62) is None
+    few = ended(0, 60, seconds=(1 << 30) - 1)
+    assert pace_of([both(few, crowded(0, 100, seconds=0b111 << 30))], now=35) is None
+    pace = pace_of([both(few, crowded(0, 900, seconds=(1 << 30) - 1 << 30))], now=62)
     assert pace is not None and 15 < pace < 30
 
 
-def step(start: int, count: int, *, waited: float = 30) -> Rollup:
+def step(start: int, count: int, *, waited: float = 30) -> Sum:
     """Ten seconds, in each of which some ended."""
-    return rollup(start, count, seconds=0b11_1111_1111 << start % 60, waited=waited)
+    return ended(start, count, seconds=0b11_1111_1111 << start % 60, waited=waited)
 
 
 def test_what_came_before_it_had_much_to_do_does_not_slow_it_down() -> None:
@@ -228,3 +238,13 @@ async def test_the_pace_of_a_queue_is_that_of_the_last_minutes(past: Past, world
     pace = await read_pace(world.store, "mail", now=past.now)
     assert pace is not None and math.isclose(pace, 1)
     assert await read_pace(world.store, "none", now=past.now) is None
+
+
+@pytest.mark.parametrize(("ran", "ago", "pace"), [(0.02, 3, None), (90, 3, 1), (90, 7, None)])
+async def test_of_long_jobs_it_is_seen_for_longer_how_fast_they_were(
+    past: Past, world: World, ran: float, ago: int, pace: float | None
+) -> None:
+    """In the last two minutes none of them had to end."""
+    for earlier in (0, 1):
+        await past.add(ago + earlier, 60, waited=30, ran=ran)
+    assert await read_pace(world.store, "mail", now=past.now) == pace

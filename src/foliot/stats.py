@@ -12,7 +12,7 @@ import msgspec
 
 from foliot.checks import check_name, check_whole
 from foliot.errors import InvalidValue
-from foliot.model.rollup import MINUTE, Ended, Rollup, add_up, bucket_of, percentile
+from foliot.model.rollup import MINUTE, Ended, Rollup, Sum, add_up, bucket_of, percentile
 from foliot.shown import did_you_mean
 from foliot.store.port import Store
 
@@ -21,7 +21,10 @@ BY: Final[tuple[By, ...]] = get_args(By)
 MOST_MINUTES: Final = 7 * 1440
 MOST_STEPS: Final = 240  # in a series
 _SLICE: Final = 60 * MINUTE  # seconds that are read at once
-_LATELY: Final = 5 * MINUTE
+# Of a fleet most of what is read for a pace is read in vain if its jobs are short.
+_LATELY: Final = 2 * MINUTE
+_SHORT: Final = MINUTE / 5  # seconds
+_LONG_AGO: Final = 5 * MINUTE  # for jobs that take longer
 _IDLE: Final = (
     10  # seconds without an end after which a queue was idle, if its jobs do not take that long
 )
@@ -103,33 +106,42 @@ async def read_stats(
 
 async def read_pace(store: Store, queue: str, *, now: datetime) -> float | None:
     """About how many attempts of a queue's jobs end a second. None: none has ended for a while."""
-    end = int(now.timestamp()) // MINUTE * MINUTE + MINUTE
-    found = await store.rollups.read(end - _LATELY, end, queue=queue)
+    second = int(now.timestamp())
+    found = await store.rollups.sums(second - _LATELY, second + MINUTE, queue=queue)
+    if not found or _longest(found) > _SHORT:
+        found = await store.rollups.sums(second - _LONG_AGO, second + MINUTE, queue=queue)
     return pace_of(found, now=now.timestamp())
 
 
-def pace_of(rollups: Iterable[Rollup], *, now: float) -> float | None:
-    """Of the last steps in which most had waited, since it was idle for a while. It is known in which seconds something
-    ended, and how many in each step; within one, they are taken to lie evenly. None: it is idle now; or most had not
-    waited, so that it was as fast as those who submit, and nobody knows how fast its workers are."""
-    found = list(rollups)
-    ends = sorted({second for one in found for second in one.ends})
+def pace_of(sums: Iterable[Sum], *, now: float) -> float | None:
+    """One for each step. Of the last in which most had waited, since it was idle for a while. It is known in which
+    seconds something ended, and how many in each step; within one, they are taken to lie evenly. None: it is idle now;
+    or most had not waited, so that it was as fast as those who submit, and nobody knows how fast its workers are."""
+    found = [(one, one.ends) for one in sums]
+    ends = sorted({second for _, seconds in found for second in seconds})
     if not ends:
         return None
-    runs = add_up(one.runs for one in found)
-    longest = percentile(runs, 0.95) or 0.0
+    longest = _longest(one for one, _ in found)
     idle = max(_IDLE, 2 * longest)
     if now - ends[-1] > idle + _LATE:
         return None
     first = _busy_since(ends, idle)
-    late = [one for one in found if one.ends and one.ends[-1] >= first]
-    begin = _crowded_since(late, ends[-1] - max(MINUTE, 5 * longest))
+    late = [(one, seconds) for one, seconds in found if seconds and seconds[-1] >= first]
+    begin = _crowded_since((one for one, _ in late), ends[-1] - max(MINUTE, 5 * longest))
     if begin is None:
         return None
     begin = max(first, begin)
-    counted = sum(one.count * sum(at >= begin for at in one.ends) / one.busy for one in late)
+    counted = sum(
+        one.count * sum(at >= begin for at in seconds) / len(seconds) for one, seconds in late
+    )
     # Jobs that take minutes and end together have begun together.
-    return counted / max(ends[-1] - begin + 1, percentile(runs, 0.5) or 0.0)
+    usual = percentile(add_up(one.runs for one, _ in found), 0.5) or 0.0
+    return counted / max(ends[-1] - begin + 1, usual)
+
+
+def _longest(sums: Iterable[Sum]) -> float:
+    """How long all but a few have run."""
+    return percentile(add_up(one.runs for one in sums), 0.95) or 0.0
 
 
 def _busy_since(ends: Sequence[int], idle: float) -> int:
@@ -142,28 +154,24 @@ def _busy_since(ends: Sequence[int], idle: float) -> int:
     return first
 
 
-def _crowded_since(rollups: Iterable[Rollup], earliest: float) -> int | None:
+def _crowded_since(sums: Iterable[Sum], earliest: float) -> int | None:
     """The first of the last steps in which most had waited, not much before the earliest; without the one in which they
     began to, if there is another."""
-    steps: dict[int, list[Rollup]] = {}
-    for one in rollups:
-        steps.setdefault(one.minute, []).append(one)
     since: list[int] = []
-    for step in sorted(steps, reverse=True):
-        if not _waited(steps[step]):
+    for one in sorted(sums, key=lambda one: one.minute, reverse=True):
+        if not _waited(one):
             since = since[:-1] or since
             break
-        since.append(step)
-        if step <= earliest:
+        since.append(one.minute)
+        if one.minute <= earliest:
             break
     return since[-1] if since else None
 
 
-def _waited(some: Iterable[Rollup]) -> bool:
+def _waited(one: Sum) -> bool:
     """Whether most of those had waited."""
-    waits = add_up(one.waits for one in some)
-    waited = sum(count for bucket, count in waits.items() if bucket >= bucket_of(_WAITED))
-    return waited >= _MOST * sum(waits.values())
+    waited = sum(count for bucket, count in one.waits.items() if bucket >= bucket_of(_WAITED))
+    return waited >= _MOST * sum(one.waits.values())
 
 
 class _Span:

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from foliot.config import RetentionSettings, Settings
-from foliot.model.rollup import Ended, Histogram, Key, Rollup, merge
+from foliot.model.rollup import Ended, Histogram, Key, Rollup, Sum, merge
 from foliot.scheduler.duty import Office
 from foliot.scheduler.partitions import AllPartitions
 from foliot.scheduler.prune import Prune
@@ -154,10 +154,40 @@ async def test_steps_of_a_minute_are_put_together_as_one(world: World) -> None:
     assert len(writers(world)) == 6
     assert await world.store.rollups.compact(age=180, limit=100) == 6
     [whole] = await world.store.rollups.read(minute, minute + 60)
-    assert (whole.minute, whole.count, whole.busy) == (minute, 12, 12)
-    assert whole.ends == [
-        minute + start + second for start in range(0, 60, 10) for second in (0, 1)
+    assert (whole.minute, whole.count) == (minute, 12)
+    assert whole.seconds == sum(0b11 << start for start in range(0, 60, 10))
+
+
+async def test_what_ended_of_a_queue_is_one_row_for_each_step_whoever_counted_it(
+    world: World,
+) -> None:
+    """A fleet of forty processes and ten kinds writes hundreds of rows in every step."""
+    minute = this_minute(world) - 240
+    keys = [
+        Key(namespace, queue, kind, outcome)
+        for namespace in ("default", "other")
+        for queue in ("mail", "reports")
+        for kind in ("send", "fetch")
+        for outcome in (Ended.SUCCEEDED, Ended.DEAD)
     ]
+    for number in range(3):
+        said = [
+            rollup(minute + start, 2, key=key, seconds=1 << start + number, waits={number: 1, 9: 1})
+            for start in (0, 10, 60)
+            for key in keys
+        ]
+        await world.store.rollups.write(world.ids.session(), 1, said)
+    waits = {0: 8, 1: 8, 2: 8, 9: 24}
+    steps = [Sum(minute + start, 48, 0b111 << start, waits, {7: 48}) for start in (0, 10, 60)]
+    read = world.store.rollups.sums
+    assert await read(minute, minute + 120, queue="mail") == steps
+    assert await read(minute, minute + 60, queue="mail") == steps[:2]
+    assert await read(minute, minute + 120, queue="none") == []
+    assert steps[1].ends == [minute + 10, minute + 11, minute + 12]
+    await world.store.rollups.compact(age=180, limit=100)
+    twice = {bucket: 2 * count for bucket, count in waits.items()}
+    together = Sum(minute, 96, 0b111 | 0b111 << 10, twice, {7: 96})
+    assert await read(minute, minute + 120, queue="mail") == [together, steps[2]]
 
 
 async def test_putting_together_beside_writers_loses_and_doubles_nothing(world: World) -> None:

@@ -9,7 +9,6 @@ in any order, by any process, at any time.
 from __future__ import annotations
 
 from bisect import bisect
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final
@@ -61,14 +60,19 @@ class Rollup(msgspec.Struct, frozen=True):
     waits: Histogram  # from when the job was due to when its function was called
     runs: Histogram  # from then to the function's end
 
-    @property
-    def busy(self) -> int:
-        """In how many seconds of the minute one ended."""
-        return self.seconds.bit_count()
+
+class Sum(msgspec.Struct, frozen=True):
+    """All of a queue that ended in one minute, or in a step of it, whatever they were."""
+
+    minute: int
+    count: int
+    seconds: int
+    waits: Histogram
+    runs: Histogram
 
     @property
     def ends(self) -> list[int]:
-        """Those seconds, since 1970."""
+        """The seconds, since 1970, in which one ended."""
         minute = _minute(self)
         return [minute + second for second in range(MINUTE) if self.seconds >> second & 1]
 
@@ -84,10 +88,11 @@ def bounds_of(bucket: int) -> tuple[float, float]:
 
 
 def add_up(histograms: Iterable[Mapping[int, int]]) -> Histogram:
-    total: Counter[int] = Counter()
-    for histogram in histograms:
-        total.update(histogram)
-    return dict(total)
+    total: Histogram = {}
+    for histogram in histograms:  # of a fleet there are thousands
+        for bucket, count in histogram.items():
+            total[bucket] = total.get(bucket, 0) + count
+    return total
 
 
 def percentile(histogram: Mapping[int, int], share: float) -> float | None:
@@ -109,8 +114,8 @@ def merge(rollups: Iterable[Rollup]) -> list[Rollup]:
     return [_sum(*place, parts[place]) for place in sorted(parts)]
 
 
-def _minute(rollup: Rollup) -> int:
-    return rollup.minute - rollup.minute % MINUTE
+def _minute(one: Rollup | Sum) -> int:
+    return one.minute - one.minute % MINUTE
 
 
 def _sum(minute: int, key: Key, parts: list[Rollup]) -> Rollup:

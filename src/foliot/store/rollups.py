@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from foliot.model.rollup import Rollup
+from foliot.model.rollup import Rollup, Sum
 
 TOGETHER: Final = "00000000-0000-0000-0000-000000000000"  # the writer of what has been put together
 WRITERS_LAST: Final = (
@@ -32,6 +32,10 @@ class Rollups(Protocol):
         kind: str | None = None,
     ) -> list[Rollup]:
         """Of the minutes that begin in this span of seconds since 1970, the parts as they are stored. Only reads."""
+        ...
+
+    async def sums(self, since: int, until: int, *, queue: str) -> list[Sum]:
+        """The same of one queue, added up: one for each minute, or step, in which something ended. Only reads."""
         ...
 
     async def compact(self, *, age: float, limit: int) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import reduce
+from operator import or_
 from typing import Any, Final
 
 import msgspec
@@ -23,7 +25,7 @@ from foliot.model.job import (
     Progress,
 )
 from foliot.model.lane import Strategy
-from foliot.model.rollup import Ended, Histogram, Key, Rollup
+from foliot.model.rollup import Ended, Histogram, Key, Rollup, Sum, add_up
 from foliot.model.schedule import FOREVER, Gap, Rules, Schedule, ScheduleState
 from foliot.model.session import Session
 from foliot.model.workflow import SLEEP_KIND, Rule, Step, Workflow, WorkflowState
@@ -44,6 +46,8 @@ decode_rules: Final = msgspec.json.Decoder(Rules).decode
 _decode_progress: Final = msgspec.json.Decoder(Progress).decode
 _decode_template: Final = msgspec.json.Decoder(NewJob).decode
 _decode_histogram: Final = msgspec.json.Decoder(Histogram).decode
+_decode_histograms: Final = msgspec.json.Decoder(list[Histogram]).decode
+_decode_numbers: Final = msgspec.json.Decoder(list[int]).decode
 _decode_ids: Final = msgspec.json.Decoder(tuple[JobId, ...]).decode
 
 
@@ -334,3 +338,11 @@ def rollup(row: Row) -> Rollup:
     minute, namespace, queue, kind, outcome, count, seconds, waits, runs = row
     key = Key(namespace, queue, kind, Ended(outcome))
     return Rollup(minute, key, count, seconds, _decode_histogram(waits), _decode_histogram(runs))
+
+
+def rollup_sum(row: Row) -> Sum:
+    minute, count, seconds, waits, runs = row
+    ended = reduce(or_, _decode_numbers(seconds))
+    return Sum(
+        minute, count, ended, add_up(_decode_histograms(waits)), add_up(_decode_histograms(runs))
+    )

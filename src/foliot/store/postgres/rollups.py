@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from foliot.clock import Clock
-from foliot.model.rollup import Histogram, Rollup, merge
+from foliot.model.rollup import Histogram, Rollup, Sum, merge
 from foliot.store import rows
 from foliot.store.postgres.arrays import numbers, texts
 from foliot.store.postgres.connection import Ask, Connections, Step, Values
@@ -51,6 +51,11 @@ class PostgresRollups:
         }
         found = await self._connections.read(SQL["list_rollups"], asked)
         return [rows.rollup(row) for row in found]
+
+    async def sums(self, since: int, until: int, *, queue: str) -> list[Sum]:
+        asked: Values = {"since": since, "until": until, "queue": queue}
+        found = await self._connections.read(SQL["sum_rollups"], asked)
+        return [rows.rollup_sum(row) for row in found]
 
     async def compact(self, *, age: float, limit: int) -> int:
         async def talk(ask: Ask) -> int:

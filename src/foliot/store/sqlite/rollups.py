@@ -7,7 +7,7 @@ from sqlite3 import Connection
 from typing import Final
 
 from foliot.clock import Clock
-from foliot.model.rollup import Rollup, merge
+from foliot.model.rollup import Rollup, Sum, merge
 from foliot.store import rows
 from foliot.store.rollups import TOGETHER, WRITERS_LAST
 from foliot.store.sqlite.batches import Values, execute, load_parts, to_json
@@ -44,6 +44,11 @@ class SqliteRollups:
         values |= {"namespace": namespace, "queue": queue, "kind": kind}
         found = await self._connections.read(lambda c: execute(c, SQL["list_rollups"], values))
         return [rows.rollup(row) for row in found]
+
+    async def sums(self, since: int, until: int, *, queue: str) -> list[Sum]:
+        values: Values = {"since": since, "until": until, "queue": queue}
+        found = await self._connections.read(lambda c: execute(c, SQL["sum_rollups"], values))
+        return [rows.rollup_sum(row) for row in found]
 
     async def compact(self, *, age: float, limit: int) -> int:
         find, take = SQL["take_rollups"]

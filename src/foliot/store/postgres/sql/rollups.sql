@@ -38,6 +38,15 @@ WHERE minute >= to_timestamp(:since::bigint) AND minute < to_timestamp(:until::b
   AND (:kind::text IS NULL OR kind = :kind::text)
 ORDER BY minute, namespace, queue, kind, outcome;
 
+-- name: sum_rollups
+-- All of a queue, one row for each step; its histograms side by side, to be added up by who reads. Rides the primary key.
+SELECT extract(epoch FROM minute)::bigint, sum(count)::bigint, '[' || string_agg(DISTINCT seconds::text, ',') || ']',
+       '[' || string_agg(waits, ',') || ']', '[' || string_agg(runs, ',') || ']'
+FROM foliot.rollups
+WHERE minute >= to_timestamp(:since::bigint) AND minute < to_timestamp(:until::bigint) AND queue = :queue
+GROUP BY minute
+ORDER BY minute;
+
 -- name: take_rollups
 -- What has not been put together yet, to be put together. What its writer, or another who puts things together, has
 -- locked is left for the next time: so this waits for nobody. Rides rollups_apart.

@@ -37,6 +37,15 @@ WHERE minute >= :since * 1000000 AND minute < :until * 1000000
   AND (:kind IS NULL OR kind = :kind)
 ORDER BY minute, namespace, queue, kind, outcome;
 
+-- name: sum_rollups
+-- All of a queue, one row for each step; its histograms side by side, to be added up by who reads. Rides the primary key.
+SELECT minute / 1000000, sum(count), json_group_array(DISTINCT seconds),
+       '[' || group_concat(waits) || ']', '[' || group_concat(runs) || ']'
+FROM foliot_rollups
+WHERE minute >= :since * 1000000 AND minute < :until * 1000000 AND queue = :queue
+GROUP BY minute
+ORDER BY minute;
+
 -- name: take_rollups
 -- What has not been put together yet, to be put together. The first part is the look before a write.
 -- Rides foliot_rollups_apart.
