@@ -286,6 +286,7 @@ class Door:
 class _Gate:
     __slots__ = (
         "_burst",
+        "_before",
         "_each_second",
         "_most",
         "_now",
@@ -300,6 +301,7 @@ class _Gate:
         self.name = use.name
         self._now = now
         self._most = None if limit is None else limit.concurrency
+        self._before = use
         self._each_second = None if limit is None else limit.each_second
         self._burst = 0.0 if limit is None else float(limit.burst)
         self.used = use.used
@@ -361,8 +363,12 @@ class _Gate:
 
     @property
     def use(self) -> Use:
-        tokens = None if self._each_second is None else self.tokens
-        return Use(self.name, self.used, tokens, self._now)
+        """Without a rate the tokens stay as they were counted: who takes it away for a moment gets no new burst."""
+        before = self._before
+        if self._each_second is not None:
+            return Use(self.name, self.used, self.tokens, self._now)
+        at = self._now if before.tokens is None else min(self._now, before.at)
+        return Use(self.name, self.used, before.tokens, at)
 
 
 def allowance(limit: Limit, running: int, sessions: int) -> int | None:

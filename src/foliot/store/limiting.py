@@ -248,6 +248,11 @@ def running_under(limit: Limit, running: Iterable[Sequence[Any]]) -> int:
     alone = Rules(0, [Limit(name=limit.name)])
     return sum(row[5] for row in running if alone.gates(Traits(*row[:5])))
 
+def untaken(rules: Rules, taken: Iterable[Use], running: Iterable[Traits]) -> set[str]:
+    """Gates of jobs that run and were not counted so far: tokens of their rates may be known from before."""
+    return {gate for job in running for gate in rules.gates(job)} - {use.name for use in taken}
+
+
 
 def holders_of(gate: str, limit: int) -> dict[str, object]:
     """What list_holders reads."""

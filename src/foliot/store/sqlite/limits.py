@@ -23,6 +23,7 @@ from foliot.store.limiting import (
     holders_of,
     look_at,
     slots_of,
+    untaken,
     uses_of,
     values_of,
 )
@@ -150,18 +151,22 @@ def write_uses(connection: Connection, uses: Sequence[Use]) -> None:
 
 
 def stand(
-    connection: Connection, now: int, names: Sequence[str] = (), *, all_taken: bool = False
+    connection: Connection, now: int, names: Sequence[str] = (), *, anew: bool = False
 ) -> Door:
     rules = read_rules(connection)
-    taken = [Use(*row) for row in execute(connection, SQL["list_taken"], {})] if all_taken else []
-    asked: Values = {"names": to_json([*names, *fixed_names(rules)]), "now": now}
-    read = execute(connection, SQL["read_uses"], asked)
-    return Door(rules, [*taken, *uses_of((), read)], read[0][0])
+    taken = [Use(*row) for row in execute(connection, SQL["list_taken"], {})] if anew else []
+    found = execute(connection, SQL["count_running"], {}) if anew else []
+    running = {Traits(*row[:5]): row[5] for row in found}
+    known = [*names, *fixed_names(rules), *untaken(rules, taken, running)]
+    read = execute(connection, SQL["read_uses"], {"names": to_json(known), "now": now})
+    door = Door(rules, [*taken, *uses_of((), read)], read[0][0])
+    if anew:
+        door.recount(running)
+    return door
 
 
 def recount(connection: Connection, now: int, names: Sequence[str] = ()) -> Door:
-    door = stand(connection, now, names, all_taken=True)
-    door.recount({Traits(*r[:5]): r[5] for r in execute(connection, SQL["count_running"], {})})
+    door = stand(connection, now, names, anew=True)
     write_uses(connection, door.changed())
     return door
 
