@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from foliot.author import Author, by_hand
 from foliot.checks import check_name, check_queue_options
+from foliot.errors import SearchTimeout
+from foliot.filter import Filter, Term
+from foliot.filter_value import Text
+from foliot.model.job import JobState
 from foliot.model.lane import Lane, Strategy
 from foliot.model.queue import QueueOptions
 from foliot.saying import apply_news
+from foliot.search import list_jobs
 from foliot.shown import did_you_mean
 from foliot.store.port import Store, Wake
 
@@ -81,27 +86,55 @@ async def resume_queue(store: Store, name: str, *, by: Author | str | None = Non
     return was_paused
 
 
+Named = tuple[str, str]  # scope, "kind" or "queue", and name
+
+
 async def named_queues(store: Store) -> set[str]:
     """Of the kinds that apps have announced, and of live workers that serve some by name."""
     announced = {definition.queue for definition in await store.definitions.all()}
-    return announced.union(*(one.queues for one in await store.sessions.all() if one.live))
+    return announced | await _served_queues(store)
+
+
+async def _served_queues(store: Store) -> set[str]:
+    return {queue for one in await store.sessions.all() if one.live for queue in one.queues}
+
+
+async def find_doubts(store: Store, named: Iterable[Named]) -> dict[Named, str]:
+    """Of kinds and queues that nobody knows so far, which may be mistyped: what to tell who named them."""
+    asked = {one for one in named if one[0] in ("kind", "queue")}
+    definitions = await store.definitions.all() if asked else []
+    kinds, queues = {one.kind for one in definitions}, {one.queue for one in definitions}
+    if any(scope == "queue" for scope, _ in asked):
+        queues |= await _served_queues(store)
+        queues |= {lane.queue for _, lane in (await store.jobs.peek()).ready}
+    doubts: dict[Named, str] = {}
+    for scope, name in asked:
+        if scope == "kind" and name not in kinds:
+            why = f"no app has announced a kind {name!r} so far"
+            doubts[scope, name] = _with_hint(why, name, kinds)
+        if scope == "queue" and name not in queues and not await _has_jobs(store, name):
+            why = f"no kind goes to queue {name!r} so far, and no live worker serves it by name"
+            doubts[scope, name] = _with_hint(why, name, queues)
+    return doubts
 
 
 async def find_doubt(store: Store, scope: str, name: str) -> str | None:
-    """Of a kind or a queue that nobody knows so far, which may be mistyped: what to tell who named it."""
-    if scope == "kind":
-        known = {definition.kind for definition in await store.definitions.all()}
-        why = f"no app has announced a kind {name!r} so far"
-    elif scope == "queue":
-        ready = {lane.queue for _, lane in (await store.jobs.peek()).ready}
-        known = ready | await named_queues(store)
-        why = f"no kind goes to queue {name!r} so far, and no live worker serves it by name"
-    else:
-        return None
-    if name in known:
-        return None
+    return (await find_doubts(store, [(scope, name)])).get((scope, name))
+
+
+def _with_hint(why: str, name: str, known: set[str]) -> str:
     hint = did_you_mean(name, sorted(known))
     return why if hint is None else f"{why}: {hint}"
+
+
+async def _has_jobs(store: Store, name: str) -> bool:
+    """Live ones, among the newest that a search looks at."""
+    live = tuple(Text((state.value,)) for state in JobState if not state.final)
+    wanted = Filter((Term("queue", ":", (Text((name,)),)), Term("state", ":", live)))
+    try:
+        return bool((await list_jobs(store, wanted, limit=1, payloads=False)).jobs)
+    except SearchTimeout:
+        return True  # nobody can say
 
 
 async def unserved_lanes(store: Store) -> list[Lane]:
