@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from foliot.author import Author, by_hand
 from foliot.checks import check_name, check_queue_options
 from foliot.errors import SearchTimeout
@@ -13,10 +15,11 @@ from foliot.filter_value import Text
 from foliot.model.job import JobState
 from foliot.model.lane import Lane, Strategy
 from foliot.model.queue import QueueOptions
-from foliot.saying import apply_news
+from foliot.model.said import is_heard, text_of
 from foliot.search import list_jobs
 from foliot.shown import did_you_mean
 from foliot.store.port import Store, Wake
+from foliot.store.queueing import Queue
 
 
 async def configure_queue(
@@ -44,19 +47,32 @@ async def configure_queue(
 
 
 async def apply_queues(store: Store, queues: Mapping[str, QueueOptions], *, by: str) -> bool:
-    """As an app's code says it, if it says something else than the last time; what it does not say stays. Whether it
-    changed anything."""
-    return await apply_news(
-        store,
-        "queue",
-        queues,
-        tell=_told,
-        apply=lambda name, chosen: store.queues.configure(
+    """As an app's code says it, where that counts (model/said.py); what it does not say stays. Whether it changed
+    anything."""
+    known = {one.name: one for one in await store.queues.all()} if queues else {}
+    changed = [
+        await store.queues.configure(
             name,
             strategy=chosen.strategy,
             aging=chosen.aging,
             weights=chosen.weights,
             by=by,
+            said=said,
+        )
+        for name, chosen in sorted(queues.items())
+        if _is_heard(said := text_of(_told(chosen)), chosen, known.get(name), by)
+    ]
+    return any(changed)
+
+
+def _is_heard(said: str, chosen: QueueOptions, known: Queue | None, by: str) -> bool:
+    return known is None or is_heard(
+        said,
+        before=known.said,
+        own=known.updated_by == by,
+        other=any(
+            value is not None and value != getattr(known, name)
+            for name, value in msgspec.structs.asdict(chosen).items()
         ),
     )
 
@@ -80,8 +96,8 @@ async def pause_queue(
 async def resume_queue(store: Store, name: str, *, by: Author | str | None = None) -> bool:
     """Whether it was paused."""
     check_name("queue", name, example='"mail"')
-    who, record = by_hand(by, "resume")
-    was_paused = await store.queues.resume(name, by=who, record=record)
+    _, record = by_hand(by, "resume")
+    was_paused = await store.queues.resume(name, record=record)
     store.wake(Wake(due=True))
     return was_paused
 

@@ -40,6 +40,7 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
     note: str | None = None
     updated_by: str | None = None
     updated_at: datetime | None = None
+    said: str | None = None  # what code said last of it: see model/said.py
     counted: bool = True  # false: far from being reached, see Rules.open
 
     @property
@@ -285,8 +286,8 @@ class Door:
 
 class _Gate:
     __slots__ = (
-        "_burst",
         "_before",
+        "_burst",
         "_each_second",
         "_most",
         "_now",
@@ -300,8 +301,8 @@ class _Gate:
     def __init__(self, limit: Limit | None, use: Use, now: float) -> None:
         self.name = use.name
         self._now = now
-        self._most = None if limit is None else limit.concurrency
         self._before = use
+        self._most = None if limit is None else limit.concurrency
         self._each_second = None if limit is None else limit.each_second
         self._burst = 0.0 if limit is None else float(limit.burst)
         self.used = use.used

@@ -54,7 +54,11 @@ class KnownRules:
 
 def read_rules(connection: Connection) -> Rules:
     [(version,)] = execute(connection, SQL["read_version"], {})
-    return Rules(version, [limit_of(row) for row in execute(connection, SQL["list_limits"], {})])
+    return Rules(version, _list_limits(connection))
+
+
+def _list_limits(connection: Connection) -> list[Limit]:
+    return [limit_of(row) for row in execute(connection, SQL["list_limits"], {})]
 
 
 def limit_of(row: Sequence[object]) -> Limit:
@@ -216,6 +220,9 @@ class SqliteLimits:
             return seen.tended(found, limit)
 
         return await self._connections.transact(run, look=look)
+
+    async def known(self) -> list[Limit]:
+        return await self._connections.read(_list_limits)
 
     async def all(self, *, most: int) -> list[Standing]:
         return await self._connections.read(lambda c: self._standings(c, None, most))
