@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from foliot import queue_commands
 from foliot.author import Author
 from foliot.bulk import wake_cancelled
 from foliot.filter import Filter, Term
@@ -16,7 +17,6 @@ from foliot.model.definition import JobDefinition
 from foliot.model.event import Listener
 from foliot.model.job import JobState
 from foliot.options import template_of
-from foliot.queue_commands import find_doubt
 from foliot.registry import Registry
 from foliot.schedule_sync import module_of
 from foliot.search import walk_jobs
@@ -60,15 +60,15 @@ async def sync_hooks(store: Store, registry: Registry) -> Heard | None:
 
 async def find_doubts(store: Store, registry: Registry) -> list[str]:
     """Of kinds and queues that hooks of the app have chosen and nobody knows so far."""
-    hooks = [one for one in map(listener_of, registry) if one is not None]
     named = sorted(
-        (scope, name, one.hook)
-        for one in hooks
+        ((scope, name), one.hook)
+        for one in map(listener_of, registry)
+        if one is not None
         for scope, names in (("kind", one.listens.kinds), ("queue", one.listens.queues))
         for name in names
     )
-    doubts = [(hook, await find_doubt(store, scope, name)) for scope, name, hook in named]
-    return [f"{hook}: {doubt}" for hook, doubt in doubts if doubt]
+    doubts = await queue_commands.find_doubts(store, [one for one, _ in named])
+    return [f"{hook}: {doubts[one]}" for one, hook in named if one in doubts]
 
 
 async def remove_hook(store: Store, hook: str, *, by: Author) -> bool:

@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from math import ceil, isfinite
 from typing import Any, Final
 
+import msgspec
+
 from foliot.author import Author, by_hand
 from foliot.checks import check_name, check_text, check_whole
 from foliot.errors import InvalidValue
 from foliot.model.limit import SCOPES, Limit
-from foliot.saying import apply_news
+from foliot.model.said import is_heard, text_of
 from foliot.shown import did_you_mean
 from foliot.store.limiting import MOST_GATES, Standing
 from foliot.store.port import Store, Wake
@@ -106,8 +108,7 @@ async def set_limit(store: Store, limit: Limit, *, by: Author | str | None = Non
     who, record = by_hand(by, "set limit", **_told(limit))
     changed = await store.limits.set(limit, by=who, record=record)
     if changed:
-        await store.limits.relax()
-        await let_in(store)
+        await _count_on(store)
     return changed
 
 
@@ -121,6 +122,12 @@ async def delete_limit(store: Store, name: str, *, by: Author | str | None = Non
     return deleted
 
 
+async def _count_on(store: Store) -> None:
+    """After a change."""
+    await store.limits.relax()
+    await let_in(store)
+
+
 async def let_in(store: Store) -> None:
     """Ask those again who wait for limits with room, without waiting for the duty; the rest is its."""
     for partition in range(store.partitions):
@@ -132,14 +139,26 @@ async def let_in(store: Store) -> None:
 
 
 async def apply_limits(store: Store, limits: Mapping[str, Limit], *, by: str) -> bool:
-    """As an app's code says it, if it says something else than the last time; what it does not say stays. Whether it
-    changed anything."""
-    return await apply_news(
-        store,
-        "limit",
-        limits,
-        tell=_told,
-        apply=lambda _, limit: set_limit(store, limit, by=by),
+    """As an app's code says it, where that counts (model/said.py); what it does not say stays. Whether it changed
+    anything. It looks first: who changes limits keeps all claims waiting, and mostly there is nothing to change."""
+    known = {one.name: one for one in await store.limits.known()} if limits else {}
+    news = [
+        msgspec.structs.replace(limit, said=said)
+        for name, limit in sorted(limits.items())
+        if _is_heard(said := text_of(_told(limit)), known.get(name), by)
+    ]
+    changed = [await store.limits.set(limit, by=by) for limit in news]
+    if any(changed):
+        await _count_on(store)
+    return any(changed)
+
+
+def _is_heard(said: str, known: Limit | None, by: str) -> bool:
+    return known is None or is_heard(
+        said,
+        before=known.said,
+        own=known.updated_by == by,
+        other=text_of(_told(known)) != said,
     )
 
 

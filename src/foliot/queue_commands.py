@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+import msgspec
 
 from foliot.author import Author, by_hand
 from foliot.checks import check_name, check_queue_options
+from foliot.errors import SearchTimeout
+from foliot.filter import Filter, Term
+from foliot.filter_value import Text
+from foliot.model.job import JobState
 from foliot.model.lane import Lane, Strategy
 from foliot.model.queue import QueueOptions
-from foliot.saying import apply_news
+from foliot.model.said import is_heard, text_of
+from foliot.search import list_jobs
 from foliot.shown import did_you_mean
 from foliot.store.port import Store, Wake
+from foliot.store.queueing import Queue
 
 
 async def configure_queue(
@@ -39,19 +47,32 @@ async def configure_queue(
 
 
 async def apply_queues(store: Store, queues: Mapping[str, QueueOptions], *, by: str) -> bool:
-    """As an app's code says it, if it says something else than the last time; what it does not say stays. Whether it
-    changed anything."""
-    return await apply_news(
-        store,
-        "queue",
-        queues,
-        tell=_told,
-        apply=lambda name, chosen: store.queues.configure(
+    """As an app's code says it, where that counts (model/said.py); what it does not say stays. Whether it changed
+    anything."""
+    known = {one.name: one for one in await store.queues.all()} if queues else {}
+    changed = [
+        await store.queues.configure(
             name,
             strategy=chosen.strategy,
             aging=chosen.aging,
             weights=chosen.weights,
             by=by,
+            said=said,
+        )
+        for name, chosen in sorted(queues.items())
+        if _is_heard(said := text_of(_told(chosen)), chosen, known.get(name), by)
+    ]
+    return any(changed)
+
+
+def _is_heard(said: str, chosen: QueueOptions, known: Queue | None, by: str) -> bool:
+    return known is None or is_heard(
+        said,
+        before=known.said,
+        own=known.updated_by == by,
+        other=any(
+            value is not None and value != getattr(known, name)
+            for name, value in msgspec.structs.asdict(chosen).items()
         ),
     )
 
@@ -75,33 +96,61 @@ async def pause_queue(
 async def resume_queue(store: Store, name: str, *, by: Author | str | None = None) -> bool:
     """Whether it was paused."""
     check_name("queue", name, example='"mail"')
-    who, record = by_hand(by, "resume")
-    was_paused = await store.queues.resume(name, by=who, record=record)
+    _, record = by_hand(by, "resume")
+    was_paused = await store.queues.resume(name, record=record)
     store.wake(Wake(due=True))
     return was_paused
+
+
+Named = tuple[str, str]  # scope, "kind" or "queue", and name
 
 
 async def named_queues(store: Store) -> set[str]:
     """Of the kinds that apps have announced, and of live workers that serve some by name."""
     announced = {definition.queue for definition in await store.definitions.all()}
-    return announced.union(*(one.queues for one in await store.sessions.all() if one.live))
+    return announced | await _served_queues(store)
+
+
+async def _served_queues(store: Store) -> set[str]:
+    return {queue for one in await store.sessions.all() if one.live for queue in one.queues}
+
+
+async def find_doubts(store: Store, named: Iterable[Named]) -> dict[Named, str]:
+    """Of kinds and queues that nobody knows so far, which may be mistyped: what to tell who named them."""
+    asked = {one for one in named if one[0] in ("kind", "queue")}
+    definitions = await store.definitions.all() if asked else []
+    kinds, queues = {one.kind for one in definitions}, {one.queue for one in definitions}
+    if any(scope == "queue" for scope, _ in asked):
+        queues |= await _served_queues(store)
+        queues |= {lane.queue for _, lane in (await store.jobs.peek()).ready}
+    doubts: dict[Named, str] = {}
+    for scope, name in asked:
+        if scope == "kind" and name not in kinds:
+            why = f"no app has announced a kind {name!r} so far"
+            doubts[scope, name] = _with_hint(why, name, kinds)
+        if scope == "queue" and name not in queues and not await _has_jobs(store, name):
+            why = f"no kind goes to queue {name!r} so far, and no live worker serves it by name"
+            doubts[scope, name] = _with_hint(why, name, queues)
+    return doubts
 
 
 async def find_doubt(store: Store, scope: str, name: str) -> str | None:
-    """Of a kind or a queue that nobody knows so far, which may be mistyped: what to tell who named it."""
-    if scope == "kind":
-        known = {definition.kind for definition in await store.definitions.all()}
-        why = f"no app has announced a kind {name!r} so far"
-    elif scope == "queue":
-        ready = {lane.queue for _, lane in (await store.jobs.peek()).ready}
-        known = ready | await named_queues(store)
-        why = f"no kind goes to queue {name!r} so far, and no live worker serves it by name"
-    else:
-        return None
-    if name in known:
-        return None
+    return (await find_doubts(store, [(scope, name)])).get((scope, name))
+
+
+def _with_hint(why: str, name: str, known: set[str]) -> str:
     hint = did_you_mean(name, sorted(known))
     return why if hint is None else f"{why}: {hint}"
+
+
+async def _has_jobs(store: Store, name: str) -> bool:
+    """Live ones, among the newest that a search looks at."""
+    live = tuple(Text((state.value,)) for state in JobState if not state.final)
+    wanted = Filter((Term("queue", ":", (Text((name,)),)), Term("state", ":", live)))
+    try:
+        return bool((await list_jobs(store, wanted, limit=1, payloads=False)).jobs)
+    except SearchTimeout:
+        return True  # nobody can say
 
 
 async def unserved_lanes(store: Store) -> list[Lane]:

@@ -137,3 +137,12 @@ def test_a_queue_that_nobody_knows_is_paused_and_doubted(shell: Shell) -> None:
     assert "no kind goes to queue 'mial'" in again.err
     assert "'mial'" in shell("queues", "configure", "mial", "--strategy", "fifo").err
     assert shell("queues", "pause", "mail").err == ""
+
+
+@pytest.mark.parametrize("delay", [0.0, 60.0])
+def test_a_queue_that_has_jobs_is_not_doubted(shell: Shell, delay: float) -> None:
+    """Whatever state they are in: those that are scheduled are in it too."""
+    shell.submit(3, queue="vip", delay=delay)
+    shell.submit(3, queue="mail")
+    assert shell("queues", "pause", "vip").err == ""
+    assert shell("limits", "set", "queue:vip", "--concurrency", "2").err == ""

@@ -15,11 +15,13 @@ from foliot.commands import announce
 from foliot.errors import InvalidValue
 from foliot.hook_sync import Heard, find_doubts, sync_hooks
 from foliot.ids import JobId
+from foliot.model.definition import StoredDefinition
 from foliot.model.event import EVENTS, OF_KINDS, Listener
 from foliot.model.job import NewJob
 from foliot.model.lane import lane_of
 from foliot.model.session import NewSession
 from foliot.registry import Registry
+from foliot.store.definitions import Definitions
 from foliot.store.events import Events
 
 StartWorker = Callable[[], None]
@@ -129,6 +131,32 @@ def test_a_worker_names_what_its_hooks_have_chosen_and_nobody_knows(
         "on.job.dead.complain: no app has announced a kind 'chrage' so far: did you mean charge?",
         "on.job.dead.complain: no kind goes to queue 'post' so far, and no live worker serves it by name",
     ]
+
+
+def test_what_is_known_is_read_once_however_many_hooks_name_kinds(
+    app: Foliot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[object] = []
+
+    async def find() -> list[str]:
+        store = await app._portal.store()
+        read = type(store.definitions).all
+
+        async def count(definitions: Definitions) -> list[StoredDefinition]:
+            reads.append(definitions)
+            return await read(definitions)
+
+        monkeypatch.setattr(type(store.definitions), "all", count)
+        return await find_doubts(store, app.registry)
+
+    for number in range(6):
+
+        def complain(event: Event) -> None: ...
+
+        complain.__name__ = f"complain{number}"
+        app.on("job.dead", kinds=list("abc"), queues=["post", "mail"])(complain)
+    assert len(app._portal.call(find())) == 6 * 5
+    assert len(reads) == 1
 
 
 def _app_of(module: str, *names: str) -> Registry:

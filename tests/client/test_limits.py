@@ -135,6 +135,20 @@ def test_a_limit_set_at_run_time_counts_when_the_call_returns(app: Foliot) -> No
     app.close()
 
 
+def test_what_a_program_has_set_stays_until_its_code_says_something_new(app: Foliot) -> None:
+    app.limit("queue:mail", concurrency=2)
+    app.set_limit("queue:mail", concurrency=50)
+    app.limit("queue:mail", concurrency=2)
+    assert [one.limit.concurrency for one in _limits(app)] == [50]
+    app.limit("queue:mail", concurrency=3)
+    assert [one.limit.concurrency for one in _limits(app)] == [3]
+    app.delete_limit("queue:mail")
+    assert _limits(app) == []
+    app.limit("queue:mail", concurrency=3)
+    assert [one.limit.concurrency for one in _limits(app)] == [3]
+    app.close()
+
+
 @pytest.mark.anyio
 async def test_async_code_sets_limits_too(app: Foliot) -> None:
     assert await app.aset_limit("kind:send", concurrency=1)

@@ -451,7 +451,7 @@ async def test_looks_at_a_paused_queue_whose_limit_is_gone_come_to_an_end(world:
     await delete_limit(world.store, "key:a")
     tended = await world.store.limits.tend(world.partition, "", limit=100)
     assert (tended.admitted, tended.wait) == ([], None)
-    await world.store.queues.resume("default", by="ops")
+    await world.store.queues.resume("default")
     assert await tend(world) == 2
     assert len(await world.claim(session)) == 2
 

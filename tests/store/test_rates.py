@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from foliot.ids import SessionId
+from foliot.limit_commands import delete_limit
 from foliot.model.job import ClaimedJob
 from support.limits import limit, submit, submit_many, tend, trip, use, waits_for
 from support.stores import World
@@ -204,3 +205,37 @@ async def test_the_duty_looks_when_a_rate_in_use_brings_a_token_also_if_others_a
     tended = await world.store.limits.tend(world.partition, "", limit=100)
     assert tended.idle
     assert tended.again is None
+
+
+@pytest.mark.parametrize("name", ["queue:default", "key:a", "key:*"])
+async def test_a_rate_that_was_deleted_or_made_slots_for_a_moment_brings_no_new_burst(
+    world: World, name: str
+) -> None:
+    async def start() -> None:
+        jobs = await world.claim(session)
+        counts.append(len(jobs))
+        for job in jobs[1:]:  # one goes on running
+            await world.end(session, job)
+
+    await limit(world, name, rate="6/minute", burst=4)
+    session = await world.open_session(lease=LONG)
+    await submit_many(world, 40, "a")
+    counts: list[int] = []
+    await start()
+    await delete_limit(world.store, name)
+    await limit(world, name, rate="6/minute", burst=4)
+    await start()
+    await limit(world, name, concurrency=20)
+    await limit(world, name, rate="6/minute", burst=4)
+    await start()
+    assert counts == [4, 0, 0]
+    await delete_limit(world.store, name)
+    world.clock.advance(21)
+    await limit(world, name, rate="6/minute", burst=4)
+    await start()
+    assert counts == [4, 0, 0, 2]
+    await delete_limit(world.store, name)
+    world.clock.advance(3600)
+    await limit(world, name, rate="6/minute", burst=4)
+    await start()
+    assert counts == [4, 0, 0, 2, 4]

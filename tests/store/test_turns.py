@@ -80,7 +80,7 @@ async def test_a_paused_queue_gives_nothing_whatever_its_strategy(
     world: World, strategy: Strategy
 ) -> None:
     session = await world.open_session()
-    await world.store.queues.configure("default", strategy=strategy)
+    await world.store.queues.configure("default", strategy=strategy, by="you")
     id = await world.submit()
     await world.look()
     await world.store.queues.pause("default", by="me", note="the printer is on fire")
@@ -88,7 +88,7 @@ async def test_a_paused_queue_gives_nothing_whatever_its_strategy(
     [queue] = await world.store.queues.all()
     assert (queue.paused_by, queue.note) == ("me", "the printer is on fire")
     assert queue.strategy is strategy
-    await world.store.queues.resume("default", by="you")
+    await world.store.queues.resume("default")
     assert await _drain(world, session) == [id]
     [queue] = await world.store.queues.all()
     assert (queue.paused_at, queue.updated_by) == (None, "you")

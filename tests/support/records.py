@@ -66,6 +66,7 @@ _OPTIONAL = frozenset(
             "paused_by",
             "note",
             "updated_by",
+            "said",
             "session",
             "workflow",
             "reason",

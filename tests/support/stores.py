@@ -110,7 +110,6 @@ DELETE FROM foliot.versions;
 DELETE FROM foliot.ledger;
 DELETE FROM foliot.gaps;
 DELETE FROM foliot.calendars;
-DELETE FROM foliot.said;
 DELETE FROM foliot.listeners;
 DELETE FROM foliot.outbox;
 DELETE FROM foliot.rollups;

@@ -125,5 +125,5 @@ def _told(one: Standing) -> dict[str, object]:
     told: dict[str, object] = msgspec.to_builtins(one)
     limit = told.pop("limit")
     assert isinstance(limit, dict)
-    del limit["counted"]  # that is between the store and its workers
+    del limit["counted"], limit["said"]  # that is between the store and its workers
     return {**limit, "rate": one.limit.shown_rate, **told}

@@ -40,6 +40,7 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
     note: str | None = None
     updated_by: str | None = None
     updated_at: datetime | None = None
+    said: str | None = None  # what code said last of it: see model/said.py
     counted: bool = True  # false: far from being reached, see Rules.open
 
     @property
@@ -285,6 +286,7 @@ class Door:
 
 class _Gate:
     __slots__ = (
+        "_before",
         "_burst",
         "_each_second",
         "_most",
@@ -299,6 +301,7 @@ class _Gate:
     def __init__(self, limit: Limit | None, use: Use, now: float) -> None:
         self.name = use.name
         self._now = now
+        self._before = use
         self._most = None if limit is None else limit.concurrency
         self._each_second = None if limit is None else limit.each_second
         self._burst = 0.0 if limit is None else float(limit.burst)
@@ -361,8 +364,12 @@ class _Gate:
 
     @property
     def use(self) -> Use:
-        tokens = None if self._each_second is None else self.tokens
-        return Use(self.name, self.used, tokens, self._now)
+        """Without a rate the tokens stay as they were counted: who takes it away for a moment gets no new burst."""
+        before = self._before
+        if self._each_second is not None:
+            return Use(self.name, self.used, self.tokens, self._now)
+        at = self._now if before.tokens is None else min(self._now, before.at)
+        return Use(self.name, self.used, before.tokens, at)
 
 
 def allowance(limit: Limit, running: int, sessions: int) -> int | None:

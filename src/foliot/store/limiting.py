@@ -44,11 +44,16 @@ class Tended(msgspec.Struct, frozen=True):
 
 class Limits(Protocol):
     async def set(self, limit: Limit, *, by: str | None, record: Record | None = None) -> bool:
-        """When this returns no claim goes by what was before, and what runs is counted. Whether it changed anything."""
+        """When this returns no claim goes by what was before, and what runs is counted. Whether it changed anything.
+        With what code has `said` it counts if model/said.py says so; without, it was set by hand."""
         ...
 
     async def delete(self, name: str, *, record: Record | None = None) -> bool:
         """Whether it was there. Those who wait for it go on with the next `tend`."""
+        ...
+
+    async def known(self) -> list[Limit]:
+        """All there are, by name, and breakers that are not closed. Only reads, and counts nothing."""
         ...
 
     async def all(self, *, most: int) -> list[Standing]:
@@ -81,7 +86,7 @@ class Limits(Protocol):
 
 def values_of(limit: Limit, by: str | None) -> dict[str, object]:
     """What put_limit reads."""
-    told = ("name", "concurrency", "rate", "period", "burst", "note")
+    told = ("name", "concurrency", "rate", "period", "burst", "note", "said")
     return {**{name: getattr(limit, name) for name in told}, "by": by}
 
 
@@ -241,6 +246,11 @@ class Overview:
             keys=uses[:_MOST_SHOWN] if several and self.gate is None else [],
             wait=None if self.gate is None else Door(self._rules, uses, now).wait(self.gate),
         )
+
+
+def untaken(rules: Rules, taken: Iterable[Use], running: Iterable[Traits]) -> set[str]:
+    """Gates of jobs that run and were not counted so far: tokens of their rates may be known from before."""
+    return {gate for job in running for gate in rules.gates(job)} - {use.name for use in taken}
 
 
 def running_under(limit: Limit, running: Iterable[Sequence[Any]]) -> int:

@@ -20,7 +20,8 @@ class Queue(msgspec.Struct, frozen=True):
     strategy: Strategy = Strategy.PRIORITY
     aging: float = 60.0  # seconds that one step of priority is worth
     weights: dict[str, float] = {}  # of fair keys; one that is not named has weight 1
-    updated_by: str | None = None
+    updated_by: str | None = None  # who said last how it is ordered
+    said: str | None = None  # what code said last of that: see model/said.py
 
 
 class Queues(Protocol):
@@ -37,9 +38,7 @@ class Queues(Protocol):
         """When this returns no claim takes from the queue."""
         ...
 
-    async def resume(
-        self, name: str, *, by: str | None = None, record: Record | None = None
-    ) -> bool:
+    async def resume(self, name: str, *, record: Record | None = None) -> bool:
         """Whether it was paused."""
         ...
 
@@ -51,10 +50,12 @@ class Queues(Protocol):
         aging: float | None = None,
         weights: Mapping[str, float] | None = None,
         by: str | None = None,
+        said: str | None = None,
         record: Record | None = None,
     ) -> bool:
-        """What is None stays as it is. What is submitted from now on goes by it; jobs that are there keep their
-        order, and are served side by side with the new ones. Whether it changed anything."""
+        """What is None stays as it is. `said`: the text of what code says, which counts if model/said.py says so; None:
+        by hand. What is submitted from now on goes by it; jobs that are there keep their order, and are served side by
+        side with the new ones. Whether it changed anything."""
         ...
 
     async def all(self) -> list[Queue]: ...

@@ -247,6 +247,7 @@ def queue(row: Row, time: ToTime) -> Queue:
         aging=row[5],
         weights=_decode_weights(row[6]),
         updated_by=row[7],
+        said=row[8],
     )
 
 

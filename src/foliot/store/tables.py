@@ -92,14 +92,14 @@ def _table(
 TABLES: Final[dict[str, Table]] = {
     "queues": _table(
         "name",
-        text="name paused_by note weights updated_by",
+        text="name paused_by note weights updated_by said",
         whole="strategy",
         real="aging",
         time="paused_at",
     ),
     "limits": _table(
         "name",
-        text="name note updated_by",
+        text="name note updated_by said",
         whole="concurrency burst",
         real="rate period",
         flag="counted",
@@ -111,7 +111,6 @@ TABLES: Final[dict[str, Table]] = {
         whole="concurrency burst",
         real="since until rate",
     ),
-    "said": _table("name", text="name said"),
     "definitions": _table(
         "kind",
         text="kind queue signature schema fingerprint options",

@@ -42,9 +42,3 @@ class PostgresDefinitions:
     async def get(self, kind: str) -> StoredDefinition | None:
         found = await self._connections.read(SQL["get_definition"], {"kind": kind})
         return rows.definition(found[0], rows.as_is) if found else None
-
-    async def say(self, name: str, said: str) -> None:
-        await self._connections.transact([Step(SQL["say"], {"name": name, "said": said})])
-
-    async def said(self) -> dict[str, str]:
-        return dict(await self._connections.read(SQL["list_said"], {}))

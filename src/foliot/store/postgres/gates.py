@@ -18,7 +18,7 @@ from foliot.model.job import ClaimedJob, Outcome
 from foliot.model.limit import Door, Limit, Passage, Rules, Traits, Use
 from foliot.store import rows
 from foliot.store.admission import Admitted, admissions
-from foliot.store.limiting import candidate, fixed_names, uses_of
+from foliot.store.limiting import candidate, fixed_names, untaken, uses_of
 from foliot.store.port import DEADLINE_GRACE, Share
 from foliot.store.postgres.arrays import numbers, optional_numbers, texts, words
 from foliot.store.postgres.connection import Ask, Step, Transacting, Values
@@ -55,23 +55,27 @@ def is_stale(locked: Rows, version: int, claimed: Sequence[ClaimedJob]) -> bool:
 
 
 async def stand(
-    ask: Ask, now: datetime | None, names: Iterable[str] = (), *, all_taken: bool = False
+    ask: Ask, now: datetime | None, names: Iterable[str] = (), *, anew: bool = False
 ) -> Door:
-    """In the door, which knows the use of these names as well; or of all that are taken."""
+    """In the door, which knows the use of these names as well; or counts anew what is taken, by what runs."""
     await ask(LOCK_DOOR)
     [(version,)] = await ask(Step(SQL["read_version"], {}))
     rules = Rules(version, [limit_of(row) for row in await ask(Step(SQL["list_limits"], {}))])
-    taken = [Use(*row) for row in await ask(Step(SQL["list_taken"], {}))] if all_taken else []
-    asked: Values = {"names": texts({*names, *fixed_names(rules)}), "now": now}
-    read = await ask(Step(SQL["read_uses"], asked))
-    return Door(rules, [*taken, *uses_of((), read)], read[0][0])
+    taken = [Use(*row) for row in await ask(Step(SQL["list_taken"], {}))] if anew else []
+    found = await ask(Step(SQL["count_running"], {})) if anew else []
+    running = {Traits(*row[:5]): row[5] for row in found}
+    known = {*names, *fixed_names(rules), *untaken(rules, taken, running)}
+    read = await ask(Step(SQL["read_uses"], {"names": texts(known), "now": now}))
+    door = Door(rules, [*taken, *uses_of((), read)], read[0][0])
+    if anew:
+        door.recount(running)
+    return door
 
 
 async def recount(ask: Ask, now: datetime | None, names: Iterable[str] = ()) -> Door:
     """Whoever holds the door counts right: what others have begun and not committed does not run yet, or has not
     left."""
-    door = await stand(ask, now, names, all_taken=True)
-    door.recount({Traits(*row[:5]): row[5] for row in await ask(Step(SQL["count_running"], {}))})
+    door = await stand(ask, now, names, anew=True)
     if changed := door.changed():
         await ask(write_uses(changed))
     return door

@@ -78,6 +78,10 @@ class PostgresLimits:
         named = [limit for limit in rules.limits.values() if limit.countless]
         return bool(named) and await count_no_more(self._connections, named)
 
+    async def known(self) -> list[Limit]:
+        found = await self._connections.read(SQL["list_limits"], {})
+        return [limit_of(row) for row in found]
+
     async def all(self, *, most: int) -> list[Standing]:
         return await self._standings(None, most)
 
@@ -86,8 +90,7 @@ class PostgresLimits:
 
     async def _standings(self, gate: str | None, most: int) -> list[Standing]:
         read = self._connections.read
-        limits = [limit_of(row) for row in await read(SQL["list_limits"], {})]
-        overview = Overview(Rules(0, limits), gate)
+        overview = Overview(Rules(0, await self.known()), gate)
         if not overview.limits:
             return []
         overview.count(await read(SQL["count_running"], {}))

@@ -58,10 +58,8 @@ class PostgresQueues:
         values: Values = {"name": name, "by": by, "note": note, "now": self._clock.now_for_store()}
         await self._change("pause_queue", values, record)
 
-    async def resume(
-        self, name: str, *, by: str | None = None, record: Record | None = None
-    ) -> bool:
-        return await self._change("resume_queue", {"name": name, "by": by}, record)
+    async def resume(self, name: str, *, record: Record | None = None) -> bool:
+        return await self._change("resume_queue", {"name": name}, record)
 
     async def configure(
         self,
@@ -71,6 +69,7 @@ class PostgresQueues:
         aging: float | None = None,
         weights: Mapping[str, float] | None = None,
         by: str | None = None,
+        said: str | None = None,
         record: Record | None = None,
     ) -> bool:
         values: Values = {
@@ -79,6 +78,7 @@ class PostgresQueues:
             "aging": aging,
             "weights": None if weights is None else rows.weights_text(weights),
             "by": by,
+            "said": said,
         }
         return await self._change("configure_queue", values, record)
 

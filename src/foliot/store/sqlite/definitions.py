@@ -46,10 +46,3 @@ class SqliteDefinitions:
         asked: Values = {"kind": kind}
         found = await self._connections.read(lambda c: execute(c, SQL["get_definition"], asked))
         return rows.definition(found[0], from_microseconds) if found else None
-
-    async def say(self, name: str, said: str) -> None:
-        values: Values = {"name": name, "said": said}
-        await self._connections.transact(lambda c: execute(c, SQL["say"], values))
-
-    async def said(self) -> dict[str, str]:
-        return dict(await self._connections.read(lambda c: execute(c, SQL["list_said"], {})))

@@ -23,6 +23,7 @@ from foliot.store.limiting import (
     holders_of,
     look_at,
     slots_of,
+    untaken,
     uses_of,
     values_of,
 )
@@ -53,7 +54,11 @@ class KnownRules:
 
 def read_rules(connection: Connection) -> Rules:
     [(version,)] = execute(connection, SQL["read_version"], {})
-    return Rules(version, [limit_of(row) for row in execute(connection, SQL["list_limits"], {})])
+    return Rules(version, _list_limits(connection))
+
+
+def _list_limits(connection: Connection) -> list[Limit]:
+    return [limit_of(row) for row in execute(connection, SQL["list_limits"], {})]
 
 
 def limit_of(row: Sequence[object]) -> Limit:
@@ -150,18 +155,22 @@ def write_uses(connection: Connection, uses: Sequence[Use]) -> None:
 
 
 def stand(
-    connection: Connection, now: int, names: Sequence[str] = (), *, all_taken: bool = False
+    connection: Connection, now: int, names: Sequence[str] = (), *, anew: bool = False
 ) -> Door:
     rules = read_rules(connection)
-    taken = [Use(*row) for row in execute(connection, SQL["list_taken"], {})] if all_taken else []
-    asked: Values = {"names": to_json([*names, *fixed_names(rules)]), "now": now}
-    read = execute(connection, SQL["read_uses"], asked)
-    return Door(rules, [*taken, *uses_of((), read)], read[0][0])
+    taken = [Use(*row) for row in execute(connection, SQL["list_taken"], {})] if anew else []
+    found = execute(connection, SQL["count_running"], {}) if anew else []
+    running = {Traits(*row[:5]): row[5] for row in found}
+    known = [*names, *fixed_names(rules), *untaken(rules, taken, running)]
+    read = execute(connection, SQL["read_uses"], {"names": to_json(known), "now": now})
+    door = Door(rules, [*taken, *uses_of((), read)], read[0][0])
+    if anew:
+        door.recount(running)
+    return door
 
 
 def recount(connection: Connection, now: int, names: Sequence[str] = ()) -> Door:
-    door = stand(connection, now, names, all_taken=True)
-    door.recount({Traits(*r[:5]): r[5] for r in execute(connection, SQL["count_running"], {})})
+    door = stand(connection, now, names, anew=True)
     write_uses(connection, door.changed())
     return door
 
@@ -211,6 +220,9 @@ class SqliteLimits:
             return seen.tended(found, limit)
 
         return await self._connections.transact(run, look=look)
+
+    async def known(self) -> list[Limit]:
+        return await self._connections.read(_list_limits)
 
     async def all(self, *, most: int) -> list[Standing]:
         return await self._connections.read(lambda c: self._standings(c, None, most))

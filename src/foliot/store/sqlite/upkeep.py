@@ -41,10 +41,8 @@ class SqliteQueues:
     ) -> None:
         await self._change("pause_queue", {"name": name, "by": by, "note": note}, record)
 
-    async def resume(
-        self, name: str, *, by: str | None = None, record: Record | None = None
-    ) -> bool:
-        return await self._change("resume_queue", {"name": name, "by": by}, record)
+    async def resume(self, name: str, *, record: Record | None = None) -> bool:
+        return await self._change("resume_queue", {"name": name}, record)
 
     async def configure(
         self,
@@ -54,6 +52,7 @@ class SqliteQueues:
         aging: float | None = None,
         weights: Mapping[str, float] | None = None,
         by: str | None = None,
+        said: str | None = None,
         record: Record | None = None,
     ) -> bool:
         values: Values = {
@@ -62,6 +61,7 @@ class SqliteQueues:
             "aging": aging,
             "weights": None if weights is None else rows.weights_text(weights),
             "by": by,
+            "said": said,
         }
         return await self._change("configure_queue", values, record)
 

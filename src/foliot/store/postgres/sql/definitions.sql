@@ -22,9 +22,3 @@ FROM foliot.definitions ORDER BY kind;
 -- name: get_definition
 SELECT kind, queue, signature, schema, fingerprint, version, options, updated_at
 FROM foliot.definitions WHERE kind = :kind;
-
--- name: say
-INSERT INTO foliot.said (name, said) VALUES (:name, :said) ON CONFLICT (name) DO UPDATE SET said = excluded.said;
-
--- name: list_said
-SELECT name, said FROM foliot.said;

@@ -313,14 +313,19 @@ WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT id FROM first)) AND 
 RETURNING j.lane, j.state, j.hold_note;
 
 -- name: put_limit
--- Whether it is new or another than it was.
-INSERT INTO foliot.limits AS l (name, concurrency, rate, period, burst, note, updated_by, updated_at)
-VALUES (:name, :concurrency::integer, :rate::float8, :period::float8, :burst::integer, :note, :by, coalesce(:now, now()))
+-- Whether it is new or another than it was; said by code, also whether it says so for the first time. What it says again
+-- does not count where somebody has changed it since: see model/said.py.
+INSERT INTO foliot.limits AS l (name, concurrency, rate, period, burst, note, updated_by, updated_at, said)
+VALUES (:name, :concurrency::integer, :rate::float8, :period::float8, :burst::integer, :note, :by, coalesce(:now, now()),
+        :said)
 ON CONFLICT (name) DO UPDATE
 SET concurrency = excluded.concurrency, rate = excluded.rate, period = excluded.period, burst = excluded.burst,
-    note = excluded.note, updated_by = excluded.updated_by, updated_at = excluded.updated_at, counted = true
-WHERE (l.concurrency, l.rate, l.period, l.burst, l.note)
-    IS DISTINCT FROM (excluded.concurrency, excluded.rate, excluded.period, excluded.burst, excluded.note)
+    note = excluded.note, updated_by = excluded.updated_by, updated_at = excluded.updated_at, counted = true,
+    said = coalesce(excluded.said, l.said)
+WHERE l.said IS DISTINCT FROM coalesce(excluded.said, l.said)
+   OR (excluded.said IS NULL OR l.updated_by = excluded.updated_by)
+      AND (l.concurrency, l.rate, l.period, l.burst, l.note)
+          IS DISTINCT FROM (excluded.concurrency, excluded.rate, excluded.period, excluded.burst, excluded.note)
 RETURNING l.name;
 
 -- name: count_limits
@@ -336,9 +341,9 @@ DELETE FROM foliot.limits WHERE name = :name RETURNING name;
 
 -- name: list_limits
 -- A breaker that is not closed is one of them.
-SELECT name, concurrency, rate, period, burst, note, updated_by, updated_at, counted FROM foliot.limits
+SELECT name, concurrency, rate, period, burst, note, updated_by, updated_at, said, counted FROM foliot.limits
 UNION ALL
-SELECT 'breaker:' || name, concurrency, rate, 1, burst, coalesce(note, reason), changed_by, to_timestamp(since), true
+SELECT 'breaker:' || name, concurrency, rate, 1, burst, coalesce(note, reason), changed_by, to_timestamp(since), NULL, true
 FROM foliot.breakers WHERE state <> 'closed'
 ORDER BY name;
 

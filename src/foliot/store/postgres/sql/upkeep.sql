@@ -7,21 +7,25 @@ ON CONFLICT (name) DO UPDATE SET paused_at = coalesce(foliot.queues.paused_at, e
 RETURNING name;
 
 -- name: resume_queue
-UPDATE foliot.queues SET paused_at = NULL, paused_by = NULL, note = NULL, updated_by = coalesce(:by, updated_by)
+UPDATE foliot.queues SET paused_at = NULL, paused_by = NULL, note = NULL
 WHERE name = :name AND paused_at IS NOT NULL
 RETURNING name;
 
 -- name: configure_queue
-INSERT INTO foliot.queues AS q (name, strategy, aging, weights, updated_by)
-VALUES (:name, coalesce(:strategy::smallint, 0), coalesce(:aging::real, 60), coalesce(:weights::text, '{}'), :by::text)
+-- As put_limit, but for what is not said.
+INSERT INTO foliot.queues AS q (name, strategy, aging, weights, updated_by, said)
+VALUES (:name, coalesce(:strategy::smallint, 0), coalesce(:aging::real, 60), coalesce(:weights::text, '{}'), :by::text,
+        :said::text)
 ON CONFLICT (name) DO UPDATE
 SET strategy = coalesce(:strategy::smallint, q.strategy), aging = coalesce(:aging::real, q.aging),
-    weights = coalesce(:weights::text, q.weights), updated_by = :by::text
-WHERE q.strategy <> :strategy::smallint OR q.aging <> :aging::real OR q.weights <> :weights::text
+    weights = coalesce(:weights::text, q.weights), updated_by = :by::text, said = coalesce(:said::text, q.said)
+WHERE q.said IS DISTINCT FROM coalesce(:said::text, q.said)
+   OR (:said::text IS NULL OR q.updated_by = :by::text)
+      AND (q.strategy <> :strategy::smallint OR q.aging <> :aging::real OR q.weights <> :weights::text)
 RETURNING q.name;
 
 -- name: list_queues
-SELECT name, paused_at, paused_by, note, strategy, aging, weights, updated_by FROM foliot.queues ORDER BY name;
+SELECT name, paused_at, paused_by, note, strategy, aging, weights, updated_by, said FROM foliot.queues ORDER BY name;
 
 -- name: prune_turns
 -- A key that is not ahead of its lane begins where the lane is: nothing need be known of it.

@@ -29,9 +29,3 @@ FROM foliot_definitions ORDER BY kind;
 -- name: get_definition
 SELECT kind, queue, signature, schema, fingerprint, version, options, updated_at
 FROM foliot_definitions WHERE kind = :kind;
-
--- name: say
-INSERT INTO foliot_said (name, said) VALUES (:name, :said) ON CONFLICT (name) DO UPDATE SET said = excluded.said;
-
--- name: list_said
-SELECT name, said FROM foliot_said;

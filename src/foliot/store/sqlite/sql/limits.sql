@@ -139,14 +139,18 @@ WHERE rowid IN (
 RETURNING lane, state, hold_note;
 
 -- name: put_limit
--- Whether it is new or another than it was.
-INSERT INTO foliot_limits AS l (name, concurrency, rate, period, burst, note, updated_by, updated_at)
-VALUES (:name, :concurrency, :rate, :period, :burst, :note, :by, :now)
+-- Whether it is new or another than it was; said by code, also whether it says so for the first time. What it says again
+-- does not count where somebody has changed it since: see model/said.py.
+INSERT INTO foliot_limits AS l (name, concurrency, rate, period, burst, note, updated_by, updated_at, said)
+VALUES (:name, :concurrency, :rate, :period, :burst, :note, :by, :now, :said)
 ON CONFLICT (name) DO UPDATE
 SET concurrency = excluded.concurrency, rate = excluded.rate, period = excluded.period, burst = excluded.burst,
-    note = excluded.note, updated_by = excluded.updated_by, updated_at = excluded.updated_at
-WHERE l.concurrency IS NOT excluded.concurrency OR l.rate IS NOT excluded.rate OR l.period IS NOT excluded.period
-   OR l.burst IS NOT excluded.burst OR l.note IS NOT excluded.note
+    note = excluded.note, updated_by = excluded.updated_by, updated_at = excluded.updated_at,
+    said = coalesce(excluded.said, l.said)
+WHERE l.said IS NOT coalesce(excluded.said, l.said)
+   OR (excluded.said IS NULL OR l.updated_by = excluded.updated_by)
+      AND (l.concurrency IS NOT excluded.concurrency OR l.rate IS NOT excluded.rate OR l.period IS NOT excluded.period
+           OR l.burst IS NOT excluded.burst OR l.note IS NOT excluded.note)
 RETURNING name;
 
 -- name: delete_limit
@@ -154,10 +158,10 @@ DELETE FROM foliot_limits WHERE name = :name RETURNING name;
 
 -- name: list_limits
 -- A breaker that is not closed is one of them.
-SELECT name, concurrency, rate, period, burst, note, updated_by, updated_at, counted FROM foliot_limits
+SELECT name, concurrency, rate, period, burst, note, updated_by, updated_at, said, counted FROM foliot_limits
 UNION ALL
 SELECT 'breaker:' || name, concurrency, rate, 1.0, burst, coalesce(note, reason), changed_by,
-       CAST(since * 1000000 AS INTEGER), 1
+       CAST(since * 1000000 AS INTEGER), NULL, 1
 FROM foliot_breakers WHERE state <> 'closed'
 ORDER BY name;
 

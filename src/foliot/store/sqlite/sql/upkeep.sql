@@ -7,21 +7,23 @@ ON CONFLICT (name) DO UPDATE SET paused_at = coalesce(foliot_queues.paused_at, e
 RETURNING name;
 
 -- name: resume_queue
-UPDATE foliot_queues SET paused_at = NULL, paused_by = NULL, note = NULL, updated_by = coalesce(:by, updated_by)
+UPDATE foliot_queues SET paused_at = NULL, paused_by = NULL, note = NULL
 WHERE name = :name AND paused_at IS NOT NULL
 RETURNING name;
 
 -- name: configure_queue
-INSERT INTO foliot_queues (name, strategy, aging, weights, updated_by)
-VALUES (:name, coalesce(:strategy, 0), coalesce(:aging, 60.0), coalesce(:weights, '{}'), :by)
+-- As put_limit, but for what is not said.
+INSERT INTO foliot_queues (name, strategy, aging, weights, updated_by, said)
+VALUES (:name, coalesce(:strategy, 0), coalesce(:aging, 60.0), coalesce(:weights, '{}'), :by, :said)
 ON CONFLICT (name) DO UPDATE
 SET strategy = coalesce(:strategy, strategy), aging = coalesce(:aging, aging), weights = coalesce(:weights, weights),
-    updated_by = :by
-WHERE strategy <> :strategy OR aging <> :aging OR weights <> :weights
+    updated_by = :by, said = coalesce(:said, said)
+WHERE said IS NOT coalesce(:said, said)
+   OR (:said IS NULL OR updated_by = :by) AND (strategy <> :strategy OR aging <> :aging OR weights <> :weights)
 RETURNING name;
 
 -- name: list_queues
-SELECT name, paused_at, paused_by, note, strategy, aging, weights, updated_by FROM foliot_queues ORDER BY name;
+SELECT name, paused_at, paused_by, note, strategy, aging, weights, updated_by, said FROM foliot_queues ORDER BY name;
 
 -- name: prune_turns
 -- A key that is not ahead of its lane begins where the lane is: nothing need be known of it.

@@ -1,6 +1,4 @@
--- What code said last of its limits and queues: only what is new counts, so that what people set by hand stays.
+-- What code said last of a limit or a queue, as JSON: what it says again does not count, so that what people set by hand stays.
 
-CREATE TABLE foliot.said (
-    name text PRIMARY KEY,  -- of what: "limit queue:mail", "queue mail"
-    said text NOT NULL      -- JSON
-);
+ALTER TABLE foliot.limits ADD COLUMN said text;
+ALTER TABLE foliot.queues ADD COLUMN said text;

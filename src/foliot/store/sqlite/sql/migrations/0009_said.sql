@@ -1,6 +1,4 @@
--- What code said last of its limits and queues: only what is new counts, so that what people set by hand stays.
+-- What code said last of a limit or a queue, as JSON: what it says again does not count, so that what people set by hand stays.
 
-CREATE TABLE foliot_said (
-    name TEXT PRIMARY KEY,  -- of what: "limit queue:mail", "queue mail"
-    said TEXT NOT NULL      -- JSON
-);
+ALTER TABLE foliot_limits ADD COLUMN said TEXT;
+ALTER TABLE foliot_queues ADD COLUMN said TEXT;
