@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from graphlib import TopologicalSorter
 from typing import Any
 
@@ -179,6 +179,8 @@ async def retry(talk: Talk, id: JobId, only: Sequence[JobId]) -> tuple[list[JobI
     await _live_again(talk, jobs, lives)
     await talk.ask("reset_steps", rows=to_json(rows))
     await talk.ask("count_steps", rows=to_json(graph.recount(again)))
+    if unknown := graph.find_unknown(again):
+        await talk.ask("link_steps", rows=to_json(unknown))
     await talk.ask("reopen_workflow", id=id, number=len(rows), failed=failed)
     if ruled_out := [job for job, verdict in again.items() if verdict == "skip"]:
         await talk.ask("skip_steps", ids=to_json(ruled_out), reason="parents")
@@ -280,13 +282,28 @@ class _Graph(msgspec.Struct, frozen=True):
     def recount(self, again: Container[JobId]) -> list[tuple[object, ...]]:
         """As count_steps reads it: steps that wait, and have counted ends that will come once more."""
         found: list[tuple[object, ...]] = []
-        for row in self.rows:
-            job, begun, ended = JobId(row[0]), row[14], row[15]
-            if begun or ended or not any(parent in again for parent in self.parents[job]):
-                continue
+        for job in self._waiting_for(again):
             counts = self.count(job)
             found.append((job, counts.pending, counts.succeeded, counts.failed, False, False))
         return found
+
+    def _waiting_for(self, again: Container[JobId]) -> list[JobId]:
+        return [
+            JobId(row[0])
+            for row in self.rows
+            if not (row[14] or row[15]) and any(p in again for p in self.parents[JobId(row[0])])
+        ]
+
+    def find_unknown(self, again: Collection[JobId]) -> list[tuple[object, ...]]:
+        """As link_steps reads it: children that wait for parents which do not know of them. These had ended in another
+        chain when they were followed; it has become a part of this one, and they live again."""
+        children = {JobId(row[0]): {*decode_ids(row[6])} for row in self.rows}
+        found: dict[JobId, list[JobId]] = {}
+        for job in [*again, *self._waiting_for(again)]:
+            for parent in self.parents[job]:
+                if self.states[parent] is None and job not in children[parent]:
+                    found.setdefault(parent, []).append(job)
+        return [(parent, [], some, 0, []) for parent, some in sorted(found.items())]
 
 
 def _why_not_anew(row: tuple[Any, ...], *, is_map: bool) -> str | None:
