@@ -10,7 +10,7 @@ import msgspec
 
 from foliot.errors import InvalidValue, NotRunning
 from foliot.ids import JobId
-from foliot.model.job import JobState, More, NewJob
+from foliot.model.job import Extras, JobState, More, NewJob
 from foliot.model.workflow import (
     FAILED,
     MAP_KIND,
@@ -163,6 +163,7 @@ async def retry(talk: Talk, id: JobId, only: Sequence[JobId]) -> tuple[list[JobI
     again = graph.decide_anew(chosen, failing=failing)
     lives = {JobId(row[0]): (row[18], row[19] + 1) for row in graph.rows}
     graph.states.update(dict.fromkeys(again))  # their ends are still to be told
+    last = await _as_they_were(talk, [row for row in graph.rows if row[0] in again])
     rows, jobs, waiting = [], [], []
     for row in graph.rows:
         job = JobId(row[0])
@@ -171,7 +172,7 @@ async def retry(talk: Talk, id: JobId, only: Sequence[JobId]) -> tuple[list[JobI
         counts, begun = graph.count(job), again[job] == "run"
         told = (counts.pending, counts.succeeded, counts.failed, begun, lives[job][1])
         rows.append((job, *told))
-        known = _at_home(job_of(job, row[12], bytes(row[13])), id)
+        known = _at_home(last[job], id)
         hold = hold_of(known, row[7], paused=flow.paused)
         jobs.append(as_inserted(known, waits=not begun, hold=hold))
         if begun and row[7] is not None:
@@ -179,8 +180,7 @@ async def retry(talk: Talk, id: JobId, only: Sequence[JobId]) -> tuple[list[JobI
     await _live_again(talk, jobs, lives)
     await talk.ask("reset_steps", rows=to_json(rows))
     await talk.ask("count_steps", rows=to_json(graph.recount(again)))
-    if unknown := graph.find_unknown(again):
-        await talk.ask("link_steps", rows=to_json(unknown))
+    await talk.ask("link_steps", rows=to_json(graph.find_unknown(again)))
     await talk.ask("reopen_workflow", id=id, number=len(rows), failed=failed)
     if ruled_out := [job for job, verdict in again.items() if verdict == "skip"]:
         await talk.ask("skip_steps", ids=to_json(ruled_out), reason="parents")
@@ -203,6 +203,39 @@ def _at_home(job: NewJob, id: JobId) -> NewJob:
     """Its workflow may have become part of this one since it was submitted."""
     more = msgspec.structs.replace(job.more or More(), workflow=id)
     return msgspec.structs.replace(job, more=more)
+
+
+async def _as_they_were(talk: Talk, rows: Rows) -> dict[JobId, NewJob]:
+    """The jobs of these steps when they ended: as they were submitted, or what they were changed to since then."""
+    jobs = {JobId(row[0]): job_of(JobId(row[0]), row[12], bytes(row[13])) for row in rows}
+    for id, *told in await talk.ask("find_changed_jobs", ids=to_json(sorted(jobs))):
+        jobs[id] = _changed(jobs[id], *told)
+    return jobs
+
+
+def _changed(job: NewJob, queue: str, priority: int, payload: bytes, text: str) -> NewJob:
+    told = msgspec.json.decode(text, type=More)
+    extras = told.extras or Extras()
+    if (changed := extras.changed) is None:
+        return job  # another word in them
+    more = msgspec.structs.replace(
+        job.more or More(),
+        tags=told.tags,
+        ordering_key=told.ordering_key,
+        fair_key=told.fair_key,
+        requires=changed.requires,
+        extras=msgspec.structs.replace(extras, began=None),
+    )
+    return msgspec.structs.replace(
+        job,
+        payload=bytes(payload),
+        lane=changed.lane,
+        queue=queue,
+        priority=priority,
+        max_attempts=changed.max_attempts,
+        timeout=changed.timeout,
+        more=more,
+    )
 
 
 async def _live_again(

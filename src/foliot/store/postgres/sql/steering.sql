@@ -159,6 +159,19 @@ SET total = w.total + o.total, remaining = w.remaining + o.remaining, failed = w
 FROM other o
 WHERE w.partition = :partition AND w.id = :id::uuid;
 
+-- name: find_changed_jobs
+-- Of these, as they have ended, those that were changed while they were steps.
+SELECT e.id::text, e.queue, e.priority, e.payload, jsonb_strip_nulls(jsonb_build_object(
+           'tags', e.tags, 'ordering_key', e.ordering_key, 'fair_key', e.fair_key, 'extras', e.extras::jsonb))::text
+FROM (SELECT h.id, h.queue, h.priority, h.payload, h.tags, h.ordering_key, h.fair_key, h.extras FROM foliot.history h
+      WHERE h.partition = :partition
+        AND h.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
+      UNION ALL
+      SELECT d.id, d.queue, d.priority, d.payload, d.tags, d.ordering_key, d.fair_key, d.extras FROM foliot.dead d
+      WHERE d.partition = :partition
+        AND d.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))) e
+WHERE strpos(e.extras, '"changed":') > 0;
+
 -- name: remove_ended_jobs
 -- Before they are tried again, under the same ids.
 WITH buried AS (
