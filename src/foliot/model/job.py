@@ -71,7 +71,9 @@ class Extras(msgspec.Struct, frozen=True, omit_defaults=True):
     refs: bool = False  # its payload names results of its parents
     limit_key: str | None = None  # jobs that share one share a limit
     breaker: str | None = None  # what it stops at when that is open
-    began: int | None = None  # microseconds since 1970: when the workflow did that it stands for
+    began: int | None = (
+        None  # microseconds since 1970: when the workflow did that it stands for, in this life
+    )
     changed: Changed | None = None  # of a step, and only by a change
 
 

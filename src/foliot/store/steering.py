@@ -172,7 +172,7 @@ async def retry(talk: Talk, id: JobId, only: Sequence[JobId]) -> tuple[list[JobI
         counts, begun = graph.count(job), again[job] == "run"
         told = (counts.pending, counts.succeeded, counts.failed, begun, lives[job][1])
         rows.append((job, *told))
-        known = _at_home(last[job], id)
+        known = _as_new(last[job], id)
         hold = hold_of(known, row[7], paused=flow.paused)
         jobs.append(as_inserted(known, waits=not begun, hold=hold))
         if begun and row[7] is not None:
@@ -182,6 +182,7 @@ async def retry(talk: Talk, id: JobId, only: Sequence[JobId]) -> tuple[list[JobI
     await talk.ask("count_steps", rows=to_json(graph.recount(again)))
     await talk.ask("link_steps", rows=to_json(graph.find_unknown(again)))
     await talk.ask("reopen_workflow", id=id, number=len(rows), failed=failed)
+    await talk.ask("note_began", id=id)
     if ruled_out := [job for job, verdict in again.items() if verdict == "skip"]:
         await talk.ask("skip_steps", ids=to_json(ruled_out), reason="parents")
         await talk.ask("mark_steps", ids=to_json(ruled_out))
@@ -199,9 +200,11 @@ def _check_ended(flow: Locked, graph: _Graph) -> None:
         raise NotRunning(flow.id, "ending what runs after a failure: retry it when that has ended")
 
 
-def _at_home(job: NewJob, id: JobId) -> NewJob:
-    """Its workflow may have become part of this one since it was submitted."""
-    more = msgspec.structs.replace(job.more or More(), workflow=id)
+def _as_new(job: NewJob, id: JobId) -> NewJob:
+    """Its workflow may have become part of this one since it was submitted. What it stands for has not begun."""
+    more = job.more or More()
+    extras = None if more.extras is None else msgspec.structs.replace(more.extras, began=None)
+    more = msgspec.structs.replace(more, workflow=id, extras=extras)
     return msgspec.structs.replace(job, more=more)
 
 
@@ -224,7 +227,7 @@ def _changed(job: NewJob, queue: str, priority: int, payload: bytes, text: str) 
         ordering_key=told.ordering_key,
         fair_key=told.fair_key,
         requires=changed.requires,
-        extras=msgspec.structs.replace(extras, began=None),
+        extras=extras,
     )
     return msgspec.structs.replace(
         job,

@@ -213,6 +213,15 @@ SET remaining = w.remaining + :number, failed = w.failed - :failed, forgiven = w
     deadline_at = coalesce(:now, now()) + make_interval(secs => w.deadline)
 WHERE w.partition = :partition AND w.id = :id::uuid;
 
+-- name: note_began
+-- The job that stands for this workflow has seen it begin, in this life of its.
+UPDATE foliot.jobs j
+SET extras = (coalesce(j.extras, '{}')::jsonb || jsonb_build_object(
+        'began', (extract(epoch FROM coalesce(:now, now())) * 1000000)::bigint))::text
+WHERE j.partition = :partition
+  AND j.id = (SELECT w.waiter FROM foliot.workflows w WHERE w.partition = :partition AND w.id = :id::uuid)
+  AND j.extras::jsonb ->> 'began' IS NULL;
+
 -- name: find_stuck_workflows
 -- Where something is left to carry out: whoever began it has died, or it is time. And nothing, where any runs.
 (SELECT DISTINCT s.workflow::text FROM foliot.steps s

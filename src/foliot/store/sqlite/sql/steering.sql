@@ -199,6 +199,13 @@ SET remaining = remaining + :number, failed = failed - :failed, forgiven = faile
     deadline_at = :now + CAST(deadline * 1000000 AS INTEGER)
 WHERE partition = :partition AND id = :id;
 
+-- name: note_began
+-- The job that stands for this workflow has seen it begin, in this life of its.
+UPDATE foliot_jobs SET extras = json_set(coalesce(extras, '{}'), '$.began', :now)
+WHERE partition = :partition
+  AND id = (SELECT w.waiter FROM foliot_workflows w WHERE w.partition = :partition AND w.id = :id)
+  AND json_extract(extras, '$.began') IS NULL;
+
 -- name: find_stuck_workflows
 -- Where something is left to carry out: whoever began it has died, or it is time. And nothing, where any runs.
 SELECT * FROM (SELECT DISTINCT s.workflow FROM foliot_steps s INDEXED BY foliot_steps_untold
