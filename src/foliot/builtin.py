@@ -10,7 +10,6 @@ foliot.workflow   stands for a workflow, in a schedule or as a step of another: 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import datetime
 from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
@@ -156,7 +155,7 @@ async def run_workflow(host: Host, told: WorkflowPayload) -> dict[str, Any]:
 async def _try_again(store: Store, known: Workflow, host: Host) -> None:
     """A workflow that has failed is this job's failure; unless somebody has retried the job since then."""
     job = await store.jobs.get(host.id)
-    if job is not None and _was_retried(job, since=known.finished_at):
+    if job is not None and _was_retried(job):
         partition = partition_of(known.id, store.partitions)
         alive, advance = await store.workflows.retry(partition, known.id)
         if alive:
@@ -166,10 +165,10 @@ async def _try_again(store: Store, known: Workflow, host: Host) -> None:
     raise NotRunning(known.id, (await get_workflow(store, known.id)).state)
 
 
-def _was_retried(job: Job, *, since: datetime | None) -> bool:
-    """A job that was only held keeps the time at which it was due; one that lives again has a new one. So has one that
-    was interrupted when it was to say how the workflow has ended, but its life is the first."""
-    return job.generation > 0 and since is not None and since < job.run_at
+def _was_retried(job: Job) -> bool:
+    """Whether it lives again, and in this life has not had its workflow run yet. An attempt that was interrupted when
+    it was to say how that has ended is followed by another, of the same life."""
+    return job.generation > 0 and job.extras.began is None
 
 
 def _builtin(

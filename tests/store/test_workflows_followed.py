@@ -77,33 +77,31 @@ async def test_a_job_follows_one_that_runs_and_does_not_know(world: World) -> No
     assert await world.state(second) is JobState.READY
 
 
-async def test_a_job_ends_together_with_a_step_of_the_workflow_that_it_has_just_joined(
+async def test_a_job_ends_together_with_one_of_the_chain_that_it_has_just_joined(
     world: World,
 ) -> None:
-    """It was claimed as a plain one; the lock of its workflow is there, because of the other."""
-    flow = await draw(world)
-    await flow.submit(flow.step("a"))
-    plain = await world.submit()
-    found = {job.id: job for job in await world.claim(flow.session)}
-    last, home = await follow(world, flow.ids["a"], plain)
-    assert home == flow.id
+    """It was claimed as a plain one; the lock of the chain is there, because of the other."""
+    session = await world.open_session()
+    first, plain = await world.submit(), await world.submit()
+    _, chain = await follow(world, first)
+    found = {job.id: job for job in await world.claim(session)}
+    last, home = await follow(world, first, plain)
+    assert home == chain
     outcomes = [Outcome(job.id, job.fence, End.SUCCEED, flow=job.flow) for job in found.values()]
-    for refused in await world.finish(flow.session, *outcomes):
-        await finish(world, flow.session, found[refused], End.SUCCEED)
+    for refused in await world.finish(session, *outcomes):
+        await finish(world, session, found[refused], End.SUCCEED)
     assert await world.state(last) is JobState.READY
 
 
 async def test_jobs_are_cancelled_of_which_one_has_just_become_a_step(world: World) -> None:
-    flow = await draw(world)
-    await flow.submit(flow.step("a", delay=60))
-    plain = await world.submit(delay=60)
+    first, plain = await world.submit(delay=60), await world.submit(delay=60)
+    _, home = await follow(world, first)
     store = world.store.workflows
-    child, chain = child_of(world, flow.ids["a"], plain)
-    await asyncio.gather(
-        world.cancel(flow.ids["a"], plain), store.follow(world.partition, child, chain)
-    )
+    child, chain = child_of(world, first, plain)
+    await asyncio.gather(world.cancel(first, plain), store.follow(world.partition, child, chain))
     await world.cancel(child.job.id)
-    assert (await flow.get()).state is WorkflowState.FAILED
+    ended = await store.get(home)
+    assert ended is not None and ended.state is WorkflowState.FAILED
 
 
 @pytest.mark.parametrize("end", [End.RETRY, End.RELEASE, End.HOLD])
@@ -331,6 +329,22 @@ async def test_jobs_of_two_workflows_that_run_are_not_followed_together(world: W
         await flow.submit(flow.step("a"))
     with pytest.raises(InvalidValue, match="different workflows"):
         await follow(world, *(flow.ids["a"] for flow in flows))
+
+
+async def test_a_job_of_its_own_is_not_drawn_into_a_workflow(world: World) -> None:
+    """It would fail that, or be ended with it. One that has ended is a past of the child, and no more."""
+    flow = await draw(world)
+    await flow.submit(flow.step("a"), flow.step("b", "a"))
+    plain = await world.submit()
+    held = {job.id: job for job in await world.claim(flow.session)}
+    with pytest.raises(InvalidValue, match=f"{plain}' has not ended .* step of workflow {flow.id}"):
+        await follow(world, flow.ids["a"], plain)
+    assert await world.store.workflows.linked(world.partition, [plain]) == {}
+    await world.end(flow.session, held[plain], End.BURY)
+    _, home = await follow(world, flow.ids["a"], plain, rule=Rule.ALL_DONE)
+    assert home == flow.id
+    seen = await flow.get()
+    assert (seen.state, seen.failed) == (WorkflowState.RUNNING, 0)
 
 
 async def test_a_job_that_is_unknown_is_not_followed(world: World) -> None:

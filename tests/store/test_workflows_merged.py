@@ -127,6 +127,36 @@ async def test_a_chain_does_not_become_part_of_what_somebody_has_drawn(world: Wo
         await follow(world, flow.ids["a"], b)
 
 
+@pytest.mark.parametrize("rule", [Rule.ALL_SUCCEEDED, Rule.ALL_DONE])
+async def test_a_step_that_lives_again_tells_those_that_followed_it_when_it_had_ended_elsewhere(
+    world: World, rule: Rule
+) -> None:
+    """They were jobs of two chains then, and are of one now: the retry of this waits for it, as its graph says."""
+    session = await world.open_session()
+    p, later = await world.submit(), await world.submit(delay=3600)
+    x, e = await follow(world, p)
+    await finish(world, session, (await claim(world, session))[p], End.BURY)
+    q = await world.submit()
+    child, c = await follow(world, p, q, later, rule=rule)
+    await world.store.workflows.retry(world.partition, e)
+    z, home = await follow(world, p, q)
+    assert {(await world.get(id)).workflow for id in (x, child, z)} == {home} <= {c, e}
+    held = await claim(world, session)
+    await finish(world, session, held[p], End.BURY)
+    await finish(world, session, held[q], End.SUCCEED)
+    ids, _ = await world.store.workflows.retry(world.partition, home)
+    skipped = {child} if rule is Rule.ALL_SUCCEEDED else set()
+    assert {*ids} == {p, x, z} | skipped
+    world.clock.advance(3600)
+    await world.admit()
+    while held := await claim(world, session):
+        for job in held.values():
+            await finish(world, session, job, End.SUCCEED)
+    seen = await get(world, home)
+    assert (seen.state, seen.remaining) == (WorkflowState.SUCCEEDED, 0)
+    assert await world.store.workflows.find_stuck(world.partition, limit=9) == ([], False)
+
+
 async def test_a_paused_chain_is_followed_together_with_others_when_it_goes_on(
     world: World,
 ) -> None:

@@ -9,9 +9,12 @@ from msgspec.structs import replace
 
 from foliot.errors import InvalidValue, NotRunning
 from foliot.limit_commands import limit_of, set_limit
-from foliot.model.job import End, Extras, JobState, More
+from foliot.model.change import Change
+from foliot.model.job import End, Extras, JobState, More, Outcome
 from foliot.model.lane import lane_of
 from foliot.model.workflow import MAP_KIND, SIGNAL_KIND, WORKFLOW_KIND, Rule, WorkflowState
+from foliot.store.port import Share
+from store.test_workflows_followed import follow
 from support.flows import Drawing, draw, ready
 from support.stores import World
 
@@ -556,3 +559,60 @@ async def test_the_signals_of_a_workflow_are_those_of_its_steps(world: World) ->
     with pytest.raises(InvalidValue, match=r"signal: 'og' is none .*, only for go"):
         await flow.store.signal(world.partition, flow.id, "og", b"1", early=False)
     assert await flow.store.signal(world.partition, flow.id, "go", b"1", early=False) is not None
+
+
+@pytest.mark.parametrize("end", [End.BURY, End.CANCEL, None])
+async def test_a_step_that_was_changed_is_tried_again_as_it_was_then(
+    world: World, end: End | None
+) -> None:
+    """Whether it has run, or was skipped. Twice, for what is changed once stays so."""
+    flow = await draw(world)
+    await flow.submit(flow.step("a"), flow.step("b", "a", payload=b"[1]", more=More(tags=("old",))))
+    change = Change(
+        payload=b"[2]", max_attempts=7, timeout=9.5, queue="far", lane=lane_of("far").number,
+        priority=4, tags=("new",),
+    )  # fmt: skip
+    await world.store.jobs.change(world.partition, flow.ids["b"], change)
+    for fence in (1, 2):
+        if end is None:
+            await fail(flow, "a")
+        else:
+            await flow.run("a") if fence == 1 else None
+            [job] = await world.claim(flow.session, queues=["far"])
+            assert job.fence == fence
+            await world.finish(flow.session, Outcome(job.id, job.fence, end, flow=flow.id))
+            await flow.settle()
+        assert (await flow.get()).state is WorkflowState.FAILED
+        await flow.store.retry(world.partition, flow.id)
+    if end is None:
+        await flow.run("a")
+    [job] = await world.claim(flow.session, queues=["far"])
+    assert (job.payload, job.max_attempts, job.timeout) == (b"[2]", 7, 9.5)
+    assert (job.lane, job.priority, job.facts.tags) == (lane_of("far").number, 4, ("new",))
+    assert (job.facts.extras.step, job.facts.extras.parents, job.flow) == ("b", True, flow.id)
+    await world.finish(flow.session, Outcome(job.id, job.fence, End.SUCCEED, flow=flow.id))
+    template = (await flow.steps())["b"].job_template
+    assert template is not None
+    assert (template.max_attempts, template.queue) == (5, "default")  # a rerun is as it was drawn
+
+
+async def test_a_followed_job_whose_arguments_were_replaced_is_tried_again_with_these(
+    world: World,
+) -> None:
+    session = await world.open_session()
+    keyed = {"key": "k", "payload": b"[1]", "delay": 60.0}
+    first = await world.submit(**keyed)
+    _, home = await follow(world, first)
+    requires = ("gpu",)
+    lane = lane_of("default", requires).number
+    other = {**keyed, "payload": b"[2]", "lane": lane, "more": More(requires=requires)}
+    assert await world.submit(**other, key_mode="replace", max_attempts=2) == first
+    world.clock.advance(1)
+    await world.cancel(first)
+    await world.store.workflows.retry(world.partition, home)
+    seen = await world.get(first)
+    assert (seen.payload, seen.max_attempts, seen.requires) == (b"[2]", 2, requires)
+    cycle = await world.store.jobs.finish_and_claim(
+        world.partition, session, shares=[Share(lane_of("default", requires), 1)], room=1
+    )
+    assert [(job.id, job.payload) for job in cycle.claimed] == [(first, b"[2]")]

@@ -13,7 +13,7 @@ from foliot.config import LimitSettings, Settings
 from foliot.errors import WorkflowFailed
 from foliot.ids import Ids, JobId, SessionId, inner_id
 from foliot.model.job import ClaimedJob, End, JobState
-from foliot.model.workflow import MAP_KIND
+from foliot.model.workflow import MAP_KIND, WORKFLOW_KIND
 from foliot.store.port import Store
 from foliot.workflow_map import MapPayload
 from support.flows import draw
@@ -69,6 +69,59 @@ async def test_only_who_retries_the_job_has_the_failed_workflow_tried_again(worl
     with pytest.raises(Awaiting):
         await run_workflow(Host(world, session, job), told)
     assert await world.state(flow.ids["i"]) is JobState.READY
+
+
+@pytest.mark.parametrize("held", [True, False])
+async def test_a_failed_workflow_is_tried_again_once_for_each_retry_of_the_job(
+    world: World, held: bool
+) -> None:
+    """Whatever interrupts the attempts of that life: it may be before the job is held for what it has begun."""
+    outer = await draw(world)
+    await outer.submit(outer.step("o", kind=WORKFLOW_KIND), policy="continue")
+    flow = await draw(world)
+    flow.session = outer.session
+    told = WorkflowPayload(draft={})
+
+    async def hold(job: ClaimedJob) -> None:
+        more = {"reason": "workflow", "awaits": flow.id, "flow": outer.id}
+        await world.end(outer.session, job, End.HOLD, **more)
+
+    async def fail() -> None:
+        await flow.claim(queues=["inner"])
+        await flow.end("i", End.BURY)
+
+    async def interrupt(job: ClaimedJob) -> ClaimedJob:
+        world.clock.advance(1)
+        await world.end(outer.session, job, End.RETRY, delay=0, flow=outer.id)
+        await world.admit()
+        return (await world.claim(outer.session))[0]
+
+    [job] = await world.claim(outer.session)
+    flow.id = inner_id(job.id)
+    await flow.submit(flow.step("i", queue="inner"), waiter=job.id)
+    await hold(job)
+    await fail()
+    for life in (1, 2):
+        [job] = await world.claim(outer.session)
+        await world.end(outer.session, job, End.BURY, flow=outer.id)
+        world.clock.advance(1)
+        await outer.store.retry(world.partition, outer.id)
+        [job] = await world.claim(outer.session)
+        job = await interrupt(job)
+        with pytest.raises(Awaiting):
+            await run_workflow(Host(world, outer.session, job), told)
+        assert (await world.get(flow.ids["i"])).generation == life
+        if held:
+            await hold(job)
+            await fail()
+            [job] = await world.claim(outer.session)
+        else:
+            await fail()
+        job = await interrupt(job)
+        with pytest.raises(WorkflowFailed, match="step i is dead"):
+            await run_workflow(Host(world, outer.session, job), told)
+        await world.end(outer.session, job, End.HOLD, reason="unknown_kind", flow=outer.id)
+        await world.store.jobs.admit_kinds(world.partition, [WORKFLOW_KIND])
 
 
 class MapHost(Host):

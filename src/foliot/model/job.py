@@ -44,6 +44,15 @@ class Priority(IntEnum):
 KeyMode = Literal["keep", "replace", "debounce"]
 
 
+class Changed(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Of a step that was changed since it was submitted, as it is now: what is not kept once it has ended."""
+
+    lane: int
+    max_attempts: int
+    timeout: float | None = None
+    requires: tuple[str, ...] = ()
+
+
 class Extras(msgspec.Struct, frozen=True, omit_defaults=True):
     """What only the worker needs to know of a job; stored as JSON."""
 
@@ -62,7 +71,10 @@ class Extras(msgspec.Struct, frozen=True, omit_defaults=True):
     refs: bool = False  # its payload names results of its parents
     limit_key: str | None = None  # jobs that share one share a limit
     breaker: str | None = None  # what it stops at when that is open
-    began: int | None = None  # microseconds since 1970: when the workflow did that it stands for
+    began: int | None = (
+        None  # microseconds since 1970: when the workflow did that it stands for, in this life
+    )
+    changed: Changed | None = None  # of a step, and only by a change
 
 
 class More(msgspec.Struct, frozen=True, omit_defaults=True):

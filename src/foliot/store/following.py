@@ -41,6 +41,8 @@ async def follow(
     if now != homes:
         raise Moved
     _check_parents(child, homes, live, ended)
+    if flow is not None and not flow.chain:
+        _check_outsiders(flow.id, homes, live)
     home = await _make_chain(talk, workflow) if flow is None else flow.id
     total = 0 if flow is None else flow.total
     joining = [
@@ -119,6 +121,19 @@ def _check_parents(
             raise InvalidValue("after", parent, "is no job", hint="was it pruned?")
         if parent in live and parent in homes and live[parent][1] is None:
             raise InvalidValue("after", parent, "was followed when it was dead, and lives again")
+
+
+def _check_outsiders(flow: JobId, homes: dict[JobId, JobId], live: Collection[JobId]) -> None:
+    """A job that was submitted by itself, made a step of what somebody has drawn, would fail it or be ended with it."""
+    inside = min(id for id, home in homes.items() if home == flow)
+    for id in sorted(live):
+        if id not in homes:
+            raise InvalidValue(
+                "after",
+                id,
+                f"has not ended and is in no workflow, and {inside} is a step of workflow {flow}",
+                hint=f"submit it when {id} has ended, or draw all of them: with app.workflow(…) as flow",
+            )
 
 
 async def _homes(talk: Talk, ids: Sequence[JobId]) -> tuple[dict[JobId, JobId], dict[JobId, JobId]]:

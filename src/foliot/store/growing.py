@@ -37,6 +37,8 @@ _BATCH: Final = 2_000  # rows in one statement
 async def submit(talk: Talk, workflow: NewWorkflow) -> bool:
     if not await insert_workflow(talk, workflow):
         return False
+    if workflow.waiter is not None:
+        await talk.ask("note_began", id=workflow.id)
     # It is this transaction's own, so nobody else has to be kept from it.
     await insert_steps(talk, Place(workflow.id), workflow.steps)
     return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from graphlib import TopologicalSorter
 from typing import Any
 
@@ -10,7 +10,7 @@ import msgspec
 
 from foliot.errors import InvalidValue, NotRunning
 from foliot.ids import JobId
-from foliot.model.job import JobState, More, NewJob
+from foliot.model.job import Extras, JobState, More, NewJob
 from foliot.model.workflow import (
     FAILED,
     MAP_KIND,
@@ -163,6 +163,7 @@ async def retry(talk: Talk, id: JobId, only: Sequence[JobId]) -> tuple[list[JobI
     again = graph.decide_anew(chosen, failing=failing)
     lives = {JobId(row[0]): (row[18], row[19] + 1) for row in graph.rows}
     graph.states.update(dict.fromkeys(again))  # their ends are still to be told
+    last = await _as_they_were(talk, [row for row in graph.rows if row[0] in again])
     rows, jobs, waiting = [], [], []
     for row in graph.rows:
         job = JobId(row[0])
@@ -171,7 +172,7 @@ async def retry(talk: Talk, id: JobId, only: Sequence[JobId]) -> tuple[list[JobI
         counts, begun = graph.count(job), again[job] == "run"
         told = (counts.pending, counts.succeeded, counts.failed, begun, lives[job][1])
         rows.append((job, *told))
-        known = _at_home(job_of(job, row[12], bytes(row[13])), id)
+        known = _as_new(last[job], id)
         hold = hold_of(known, row[7], paused=flow.paused)
         jobs.append(as_inserted(known, waits=not begun, hold=hold))
         if begun and row[7] is not None:
@@ -179,7 +180,9 @@ async def retry(talk: Talk, id: JobId, only: Sequence[JobId]) -> tuple[list[JobI
     await _live_again(talk, jobs, lives)
     await talk.ask("reset_steps", rows=to_json(rows))
     await talk.ask("count_steps", rows=to_json(graph.recount(again)))
+    await talk.ask("link_steps", rows=to_json(graph.find_unknown(again)))
     await talk.ask("reopen_workflow", id=id, number=len(rows), failed=failed)
+    await talk.ask("note_began", id=id)
     if ruled_out := [job for job, verdict in again.items() if verdict == "skip"]:
         await talk.ask("skip_steps", ids=to_json(ruled_out), reason="parents")
         await talk.ask("mark_steps", ids=to_json(ruled_out))
@@ -197,10 +200,45 @@ def _check_ended(flow: Locked, graph: _Graph) -> None:
         raise NotRunning(flow.id, "ending what runs after a failure: retry it when that has ended")
 
 
-def _at_home(job: NewJob, id: JobId) -> NewJob:
-    """Its workflow may have become part of this one since it was submitted."""
-    more = msgspec.structs.replace(job.more or More(), workflow=id)
+def _as_new(job: NewJob, id: JobId) -> NewJob:
+    """Its workflow may have become part of this one since it was submitted. What it stands for has not begun."""
+    more = job.more or More()
+    extras = None if more.extras is None else msgspec.structs.replace(more.extras, began=None)
+    more = msgspec.structs.replace(more, workflow=id, extras=extras)
     return msgspec.structs.replace(job, more=more)
+
+
+async def _as_they_were(talk: Talk, rows: Rows) -> dict[JobId, NewJob]:
+    """The jobs of these steps when they ended: as they were submitted, or what they were changed to since then."""
+    jobs = {JobId(row[0]): job_of(JobId(row[0]), row[12], bytes(row[13])) for row in rows}
+    for id, *told in await talk.ask("find_changed_jobs", ids=to_json(sorted(jobs))):
+        jobs[id] = _changed(jobs[id], *told)
+    return jobs
+
+
+def _changed(job: NewJob, queue: str, priority: int, payload: bytes, text: str) -> NewJob:
+    told = msgspec.json.decode(text, type=More)
+    extras = told.extras or Extras()
+    if (changed := extras.changed) is None:
+        return job  # another word in them
+    more = msgspec.structs.replace(
+        job.more or More(),
+        tags=told.tags,
+        ordering_key=told.ordering_key,
+        fair_key=told.fair_key,
+        requires=changed.requires,
+        extras=extras,
+    )
+    return msgspec.structs.replace(
+        job,
+        payload=bytes(payload),
+        lane=changed.lane,
+        queue=queue,
+        priority=priority,
+        max_attempts=changed.max_attempts,
+        timeout=changed.timeout,
+        more=more,
+    )
 
 
 async def _live_again(
@@ -280,13 +318,28 @@ class _Graph(msgspec.Struct, frozen=True):
     def recount(self, again: Container[JobId]) -> list[tuple[object, ...]]:
         """As count_steps reads it: steps that wait, and have counted ends that will come once more."""
         found: list[tuple[object, ...]] = []
-        for row in self.rows:
-            job, begun, ended = JobId(row[0]), row[14], row[15]
-            if begun or ended or not any(parent in again for parent in self.parents[job]):
-                continue
+        for job in self._waiting_for(again):
             counts = self.count(job)
             found.append((job, counts.pending, counts.succeeded, counts.failed, False, False))
         return found
+
+    def _waiting_for(self, again: Container[JobId]) -> list[JobId]:
+        return [
+            JobId(row[0])
+            for row in self.rows
+            if not (row[14] or row[15]) and any(p in again for p in self.parents[JobId(row[0])])
+        ]
+
+    def find_unknown(self, again: Collection[JobId]) -> list[tuple[object, ...]]:
+        """As link_steps reads it: children that wait for parents which do not know of them. These had ended in another
+        chain when they were followed; it has become a part of this one, and they live again."""
+        children = {JobId(row[0]): {*decode_ids(row[6])} for row in self.rows}
+        found: dict[JobId, list[JobId]] = {}
+        for job in [*again, *self._waiting_for(again)]:
+            for parent in self.parents[job]:
+                if self.states[parent] is None and job not in children[parent]:
+                    found.setdefault(parent, []).append(job)
+        return [(parent, [], some, 0, []) for parent, some in sorted(found.items())]
 
 
 def _why_not_anew(row: tuple[Any, ...], *, is_map: bool) -> str | None:

@@ -22,7 +22,8 @@ WHERE j.partition = :partition AND j.namespace = :namespace::text AND j.kind = :
 
 -- name: change_job
 -- Lane, band, rank and state as submit_jobs finds them. What is held because nobody knows its kind stays so, or with its
--- workflow, and what is held because its payload does not fit, until that changes. The row was locked by the statement before, so what is
+-- workflow, and what is held because its payload does not fit, until that changes. A step takes along what it was changed
+-- to: a retry of its workflow makes it anew (steering.py). The row was locked by the statement before, so what is
 -- read of it here is what is changed.
 UPDATE foliot.jobs j
 SET queue = n.queue, priority = n.priority, max_attempts = n.max_attempts, run_at = n.due_at,
@@ -43,7 +44,7 @@ SET queue = n.queue, priority = n.priority, max_attempts = n.max_attempts, run_a
                 WHEN n.ordering_key IS NOT NULL THEN 'admission'
                 WHEN n.strategy = 3 AND n.due_at <= coalesce(:now, now()) THEN 'admission' END,
     hold_note = CASE WHEN n.stuck OR NOT n.moves THEN j.hold_note END,
-    timeout = CASE WHEN :whole::boolean THEN :timeout::real ELSE coalesce(:timeout::real, j.timeout) END,
+    timeout = n.timeout,
     payload = coalesce(:payload::bytea, j.payload),
     tags = CASE WHEN n.more -> 'tags' IS NOT NULL
                 THEN nullif(ARRAY(SELECT jsonb_array_elements_text(n.more -> 'tags')), '{}')
@@ -53,11 +54,13 @@ SET queue = n.queue, priority = n.priority, max_attempts = n.max_attempts, run_a
                           CASE WHEN NOT :whole::boolean THEN j.expires_at END),
     ordering_key = n.ordering_key,
     fair_key = CASE WHEN :whole::boolean THEN n.more ->> 'fair_key' ELSE j.fair_key END,
-    requires = CASE WHEN NOT :whole::boolean THEN j.requires
-                    WHEN n.more -> 'requires' IS NOT NULL
-                    THEN ARRAY(SELECT jsonb_array_elements_text(n.more -> 'requires')) END,
-    extras = CASE WHEN :whole::boolean THEN n.more ->> 'extras' ELSE j.extras END
-FROM (SELECT x.id, x.queue, x.priority, x.max_attempts, x.lane, x.due_at, x.more, x.ordering_key, x.stuck,
+    requires = n.requires,
+    extras = CASE WHEN j.workflow IS NULL THEN n.extras
+                  ELSE (coalesce(n.extras, '{}')::jsonb || jsonb_build_object('changed', jsonb_strip_nulls(jsonb_build_object(
+                      'lane', n.lane, 'max_attempts', n.max_attempts, 'timeout', n.timeout,
+                      'requires', n.requires))))::text END
+FROM (SELECT x.id, x.queue, x.priority, x.max_attempts, x.lane, x.due_at, x.more, x.ordering_key, x.stuck, x.timeout,
+             x.requires, x.extras,
              x.moves OR (x.hold = 'unfitting_payload' AND NOT x.stuck) AS moves,
              coalesce((SELECT q.strategy FROM foliot.queues q WHERE q.name = x.queue), 0)::bigint AS strategy
       FROM (SELECT o.id, o.hold, coalesce(:queue::text, o.queue) AS queue,
@@ -71,6 +74,11 @@ FROM (SELECT x.id, x.queue, x.priority, x.max_attempts, x.lane, x.due_at, x.more
                         ELSE o.run_at END AS due_at,
                    :more::jsonb AS more, :moves::boolean AS moves,
                    CASE WHEN :whole::boolean THEN :more::jsonb ->> 'ordering_key' ELSE o.ordering_key END AS ordering_key,
+                   CASE WHEN :whole::boolean THEN :timeout::real ELSE coalesce(:timeout::real, o.timeout) END AS timeout,
+                   CASE WHEN NOT :whole::boolean THEN o.requires
+                        WHEN :more::jsonb -> 'requires' IS NOT NULL
+                        THEN ARRAY(SELECT jsonb_array_elements_text(:more::jsonb -> 'requires')) END AS requires,
+                   CASE WHEN :whole::boolean THEN :more::jsonb ->> 'extras' ELSE o.extras END AS extras,
                    NOT :whole::boolean AND (
                        coalesce(o.hold, '') IN ('unknown_kind', 'signal', 'paused', 'workflow') OR (
                        coalesce(o.hold, '') = 'unfitting_payload' AND :payload::bytea IS NULL)) AS stuck

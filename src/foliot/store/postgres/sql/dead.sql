@@ -10,7 +10,7 @@ SELECT count(*) FROM locked;
 -- name: retry_dead_jobs
 -- Live again: placed as submit_jobs places a new job, from its due time, which is now. The fence is carried on, so that
 -- nobody who once held the job can write to it. A conflict is a live job that has the same unique key by now. A step is
--- retried with its workflow (steering.py), as long as that is known.
+-- retried with its workflow (steering.py), as long as that is known. What it stands for has not begun in this life.
 INSERT INTO foliot.jobs (partition, id, fence, lane, rank, band, priority, max_attempts, generation, state,
                          hold, namespace, kind, queue, created_at, run_at, timeout, key, workflow,
                          requires, tags, ordering_key, fair_key, schedule, extras, payload)
@@ -24,7 +24,8 @@ SELECT :partition::smallint, n.id, n.fence, n.lane & ~3::bigint | n.strategy,
        CASE WHEN n.ordering_key IS NOT NULL OR n.strategy = 3 THEN 'held' ELSE 'ready' END,
        CASE WHEN n.ordering_key IS NOT NULL OR n.strategy = 3 THEN 'admission' END,
        n.namespace, n.kind, n.queue, n.created_at, coalesce(:now, now()), n.timeout, n.key, NULL,
-       n.requires, n.tags, n.ordering_key, n.fair_key, n.schedule, coalesce(:extras, n.extras), coalesce(:payload, n.payload)
+       n.requires, n.tags, n.ordering_key, n.fair_key, n.schedule,
+       (coalesce(:extras, n.extras)::jsonb - 'began')::text, coalesce(:payload, n.payload)
 FROM (SELECT d.*, coalesce((SELECT q.strategy FROM foliot.queues q WHERE q.name = d.queue), 0)::bigint AS strategy
       FROM foliot.dead d WHERE d.partition = :partition AND d.id = ANY (:ids::uuid[])
         AND (d.workflow IS NULL OR NOT EXISTS (

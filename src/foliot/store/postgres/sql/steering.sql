@@ -159,6 +159,19 @@ SET total = w.total + o.total, remaining = w.remaining + o.remaining, failed = w
 FROM other o
 WHERE w.partition = :partition AND w.id = :id::uuid;
 
+-- name: find_changed_jobs
+-- Of these, as they have ended, those that were changed while they were steps.
+SELECT e.id::text, e.queue, e.priority, e.payload, jsonb_strip_nulls(jsonb_build_object(
+           'tags', e.tags, 'ordering_key', e.ordering_key, 'fair_key', e.fair_key, 'extras', e.extras::jsonb))::text
+FROM (SELECT h.id, h.queue, h.priority, h.payload, h.tags, h.ordering_key, h.fair_key, h.extras FROM foliot.history h
+      WHERE h.partition = :partition
+        AND h.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
+      UNION ALL
+      SELECT d.id, d.queue, d.priority, d.payload, d.tags, d.ordering_key, d.fair_key, d.extras FROM foliot.dead d
+      WHERE d.partition = :partition
+        AND d.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))) e
+WHERE strpos(e.extras, '"changed":') > 0;
+
 -- name: remove_ended_jobs
 -- Before they are tried again, under the same ids.
 WITH buried AS (
@@ -199,6 +212,15 @@ SET remaining = w.remaining + :number, failed = w.failed - :failed, forgiven = w
     waiter = (SELECT j.id FROM foliot.jobs j WHERE j.partition = :partition AND j.id = w.waiter),
     deadline_at = coalesce(:now, now()) + make_interval(secs => w.deadline)
 WHERE w.partition = :partition AND w.id = :id::uuid;
+
+-- name: note_began
+-- The job that stands for this workflow has seen it begin, in this life of its.
+UPDATE foliot.jobs j
+SET extras = (coalesce(j.extras, '{}')::jsonb || jsonb_build_object(
+        'began', (extract(epoch FROM coalesce(:now, now())) * 1000000)::bigint))::text
+WHERE j.partition = :partition
+  AND j.id = (SELECT w.waiter FROM foliot.workflows w WHERE w.partition = :partition AND w.id = :id::uuid)
+  AND j.extras::jsonb ->> 'began' IS NULL;
 
 -- name: find_stuck_workflows
 -- Where something is left to carry out: whoever began it has died, or it is time. And nothing, where any runs.

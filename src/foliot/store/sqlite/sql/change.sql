@@ -10,7 +10,8 @@ WHERE partition = :partition AND namespace = :namespace AND kind = :kind AND key
 
 -- name: change_job
 -- Lane, band, rank and state as submit_jobs finds them. What is held because nobody knows its kind stays so, or with its
--- workflow, and what is held because its payload does not fit, until that changes.
+-- workflow, and what is held because its payload does not fit, until that changes. A step takes along what it was changed
+-- to: a retry of its workflow makes it anew (steering.py).
 UPDATE foliot_jobs
 SET queue = n.queue, priority = n.priority, max_attempts = n.max_attempts, run_at = n.due_at,
     attempt = CASE WHEN :whole THEN 0 ELSE foliot_jobs.attempt END,
@@ -30,7 +31,7 @@ SET queue = n.queue, priority = n.priority, max_attempts = n.max_attempts, run_a
                 WHEN n.ordering_key IS NOT NULL THEN 'admission'
                 WHEN n.strategy = 3 AND n.due_at <= :now THEN 'admission' END,
     hold_note = CASE WHEN n.stuck OR NOT n.moves THEN foliot_jobs.hold_note END,
-    timeout = CASE WHEN :whole THEN :timeout ELSE coalesce(:timeout, foliot_jobs.timeout) END,
+    timeout = n.timeout,
     payload = coalesce(:payload, foliot_jobs.payload),
     tags = CASE WHEN json_extract(:more, '$.tags') IS NOT NULL
                 THEN nullif(json_extract(:more, '$.tags'), '[]')
@@ -40,9 +41,13 @@ SET queue = n.queue, priority = n.priority, max_attempts = n.max_attempts, run_a
                           CASE WHEN NOT :whole THEN foliot_jobs.expires_at END),
     ordering_key = n.ordering_key,
     fair_key = CASE WHEN :whole THEN json_extract(:more, '$.fair_key') ELSE foliot_jobs.fair_key END,
-    requires = CASE WHEN :whole THEN json_extract(:more, '$.requires') ELSE foliot_jobs.requires END,
-    extras = CASE WHEN :whole THEN json_extract(:more, '$.extras') ELSE foliot_jobs.extras END
-FROM (SELECT x.id, x.queue, x.priority, x.max_attempts, x.lane, x.due_at, x.ordering_key, x.stuck,
+    requires = n.requires,
+    extras = CASE WHEN foliot_jobs.workflow IS NULL THEN n.extras
+                  ELSE json_set(coalesce(n.extras, '{}'), '$.changed', json_patch('{}', json_object(
+                      'lane', n.lane, 'max_attempts', n.max_attempts, 'timeout', n.timeout,
+                      'requires', json(n.requires)))) END
+FROM (SELECT x.id, x.queue, x.priority, x.max_attempts, x.lane, x.due_at, x.ordering_key, x.stuck, x.timeout, x.requires,
+             x.extras,
              :moves OR (coalesce(x.hold, '') = 'unfitting_payload' AND NOT x.stuck) AS moves,
              coalesce((SELECT q.strategy FROM foliot_queues q WHERE q.name = x.queue), 0) AS strategy
       FROM (SELECT o.id, o.hold, coalesce(:queue, o.queue) AS queue, coalesce(:priority, o.priority) AS priority,
@@ -50,6 +55,9 @@ FROM (SELECT x.id, x.queue, x.priority, x.max_attempts, x.lane, x.due_at, x.orde
                    CASE WHEN :retime THEN coalesce(:run_at, :now + CAST(:delay * 1000000 AS INTEGER), :now)
                         ELSE o.run_at END AS due_at,
                    CASE WHEN :whole THEN json_extract(:more, '$.ordering_key') ELSE o.ordering_key END AS ordering_key,
+                   CASE WHEN :whole THEN :timeout ELSE coalesce(:timeout, o.timeout) END AS timeout,
+                   CASE WHEN :whole THEN json_extract(:more, '$.requires') ELSE o.requires END AS requires,
+                   CASE WHEN :whole THEN json_extract(:more, '$.extras') ELSE o.extras END AS extras,
                    NOT :whole AND (
                        coalesce(o.hold, '') IN ('unknown_kind', 'signal', 'paused', 'workflow') OR (
                        coalesce(o.hold, '') = 'unfitting_payload' AND :payload IS NULL)) AS stuck

@@ -147,6 +147,18 @@ SET state = 'succeeded', finished_at = :now, total = 0, remaining = 0, failed = 
     followed_by = json_array(:id)
 WHERE partition = :partition AND id = :other;
 
+-- name: find_changed_jobs
+-- Of these, as they have ended, those that were changed while they were steps.
+SELECT h.id, h.queue, h.priority, h.payload, json_patch('{}', json_object(
+           'tags', json(h.tags), 'ordering_key', h.ordering_key, 'fair_key', h.fair_key, 'extras', json(h.extras)))
+FROM json_each(:ids) i CROSS JOIN foliot_history h
+WHERE h.partition = :partition AND h.id = i.value AND instr(h.extras, '"changed":')
+UNION ALL
+SELECT d.id, d.queue, d.priority, d.payload, json_patch('{}', json_object(
+           'tags', json(d.tags), 'ordering_key', d.ordering_key, 'fair_key', d.fair_key, 'extras', json(d.extras)))
+FROM json_each(:ids) i CROSS JOIN foliot_dead d
+WHERE d.partition = :partition AND d.id = i.value AND instr(d.extras, '"changed":');
+
 -- name: remove_ended_jobs
 -- Before they are tried again, under the same ids.
 DELETE FROM foliot_dead WHERE partition = :partition AND id IN (SELECT value FROM json_each(:ids));
@@ -186,6 +198,13 @@ SET remaining = remaining + :number, failed = failed - :failed, forgiven = faile
     waiter = (SELECT j.id FROM foliot_jobs j WHERE j.partition = :partition AND j.id = foliot_workflows.waiter),
     deadline_at = :now + CAST(deadline * 1000000 AS INTEGER)
 WHERE partition = :partition AND id = :id;
+
+-- name: note_began
+-- The job that stands for this workflow has seen it begin, in this life of its.
+UPDATE foliot_jobs SET extras = json_set(coalesce(extras, '{}'), '$.began', :now)
+WHERE partition = :partition
+  AND id = (SELECT w.waiter FROM foliot_workflows w WHERE w.partition = :partition AND w.id = :id)
+  AND json_extract(extras, '$.began') IS NULL;
 
 -- name: find_stuck_workflows
 -- Where something is left to carry out: whoever began it has died, or it is time. And nothing, where any runs.
