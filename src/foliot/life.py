@@ -109,6 +109,10 @@ class Life:
             await self._sync_hooks(self._role.registry)
             for doubt in await hook_sync.find_doubts(self._store, self._role.registry):
                 log.warning("%s", doubt)
+            for doubt in await queue_commands.doubt_served(
+                self._store, self._role.registry, session.queues
+            ):
+                log.warning("%s", doubt)
         asked = self._clock.monotonic()
         await self._store.sessions.open(session, lease=own.lease)
         if self._role.registry is not None:

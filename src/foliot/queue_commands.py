@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from foliot.author import Author, by_hand
 from foliot.checks import check_name, check_queue_options
 from foliot.model.lane import Lane, Strategy
 from foliot.model.queue import QueueOptions
+from foliot.registry import Registry
 from foliot.saying import apply_news
 from foliot.shown import did_you_mean
 from foliot.store.port import Store, Wake
@@ -102,6 +103,26 @@ async def find_doubt(store: Store, scope: str, name: str) -> str | None:
         return None
     hint = did_you_mean(name, sorted(known))
     return why if hint is None else f"{why}: {hint}"
+
+
+async def doubt_served(store: Store, registry: Registry, queues: Collection[str]) -> list[str]:
+    """What to tell a worker that is to serve these queues by name: which of them nobody knows so far, and that its own
+    hooks are left to nobody."""
+    if not queues:
+        return []
+    known = {lane.queue for _, lane in (await store.jobs.peek()).ready}
+    known.update(one.queue for one in (*registry, *await store.definitions.all()))
+    known.update(registry.queues, (one.name for one in await store.queues.all()))
+    doubts = []
+    for name in (name for name in queues if name not in known):
+        hint = did_you_mean(name, sorted(known))
+        doubts.append(f"no kind goes to queue {name!r} so far" + (f": {hint}" if hint else ""))
+    workers = [one for one in await store.sessions.all() if one.live and one.kinds]
+    for name in sorted({one.queue for one in registry if one.listens is not None} - set(queues)):
+        if not any(not one.queues or name in one.queues for one in workers):
+            told = f"hooks of this app go to queue {name!r}, which no live worker serves"
+            doubts.append(f"{told}: name it in --queues, or start a worker that does")
+    return doubts
 
 
 async def unserved_lanes(store: Store) -> list[Lane]:

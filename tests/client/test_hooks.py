@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from client.conftest import run_in_thread
 from foliot import Event, Fixed, Foliot, Jobs, JobState, current_job
 from foliot.commands import announce
 from foliot.errors import InvalidValue
@@ -21,6 +22,7 @@ from foliot.model.lane import lane_of
 from foliot.model.session import NewSession
 from foliot.registry import Registry
 from foliot.store.events import Events
+from support.fleet import eventually
 
 StartWorker = Callable[[], None]
 PATIENCE = 20
@@ -129,6 +131,40 @@ def test_a_worker_names_what_its_hooks_have_chosen_and_nobody_knows(
         "on.job.dead.complain: no app has announced a kind 'chrage' so far: did you mean charge?",
         "on.job.dead.complain: no kind goes to queue 'post' so far, and no live worker serves it by name",
     ]
+
+
+def test_a_worker_is_told_of_queues_that_nobody_knows_and_of_hooks_that_nobody_runs(
+    app: Foliot, caplog: pytest.LogCaptureFixture
+) -> None:
+    app.queue("stock", strategy="fifo")
+
+    @app.job(queue="warehouse")
+    def pack() -> None: ...
+
+    @app.on("job.dead")
+    def complain(event: Event) -> None: ...
+
+    def warnings(*queues: str) -> list[str]:
+        own = msgspec.structs.replace(app.settings.worker, queues=queues)
+        settings = msgspec.structs.replace(app.settings, worker=own)
+        caplog.clear()
+        with Foliot(settings=settings) as other:
+            other._registry = app.registry
+            stop = run_in_thread(other)
+            eventually(lambda: any("ready: " in one.message for one in caplog.records))
+            stop()
+        told = (one for one in caplog.records if one.name == "foliot.process")
+        return [one.message for one in told if one.levelname == "WARNING"]
+
+    caplog.set_level("INFO", logger="foliot.process")
+    mistyped = "no kind goes to queue 'warehuose' so far: did you mean warehouse?"
+    hooks = (
+        "hooks of this app go to queue 'hooks', which no live worker serves: "
+        "name it in --queues, or start a worker that does"
+    )
+    assert warnings("stock=2", "warehuose") == [mistyped, hooks]
+    assert warnings("warehouse", "hooks") == []
+    assert warnings() == []
 
 
 def _app_of(module: str, *names: str) -> Registry:
