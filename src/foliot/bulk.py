@@ -90,7 +90,8 @@ class Bulk:
         async def act(partition: int, ids: Sequence[JobId], record: Record) -> Done:
             retried = await self._store.dead.retry(partition, ids, record=record)
             wake_retried(self._store, partition, retried)
-            return Done(len(retried.lanes), len(retried.taken), refusals(retried))
+            reasons = refusals(retried)
+            return Done(len(retried.lanes), len(reasons), reasons)
 
         return await self._walk("retry", act)
 

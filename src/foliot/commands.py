@@ -127,7 +127,8 @@ async def prepare_kind(
     options that `fn.options` takes."""
     known = await store.definitions.get(kind)
     if known is None:
-        raise UnknownKind(kind, known=[one.kind for one in await store.definitions.all()])
+        kinds = [one.kind for one in await store.definitions.all()]
+        raise UnknownKind(kind, known=kinds, announced=True)
     encoded = _encode_payload(payload, known, largest)
     template = template_of(kind, known.options, check_options(NO_CHOICES, options or {}))
     return fill(template, encoded, ids)

@@ -83,7 +83,13 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
     concurrency: Annotated[int, Whole("jobs running at once in a process", "50", 1, 100_000)] = 100
     threads: Annotated[int, Whole("threads for sync handlers in a process", "32", 1, 10_000)] = 32
     children: Annotated[
-        int, Whole('child processes for jobs with executor="process"', "4", 1, 1024)
+        int,
+        Whole(
+            'child processes for jobs with executor="process", and as many, at least 4, for suspects',
+            "4",
+            1,
+            1024,
+        ),
     ] = 2
     queues: Annotated[
         tuple[str, ...], Weighted("queues to work for; none named means all", "mail=3,reports")

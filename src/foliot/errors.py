@@ -42,6 +42,7 @@ from foliot.shown import did_you_mean, redact, shown
 LONGEST_WAIT = 3653 * 86_400.0  # ten years: whatever is put off longer is a mistake
 
 _NOT_GIVEN = object()
+_NOBODY = "no worker has announced any kind yet; start one: foliot worker module:app"
 
 
 class FoliotError(Exception):
@@ -184,13 +185,13 @@ class NotRunning(FoliotError):
 
 
 class UnknownKind(FoliotError):
-    """No handler is registered under this kind."""
+    """No handler is registered under this kind. `announced`: the known ones are those of a store."""
 
-    def __init__(self, kind: str, *, known: Iterable[str] = ()) -> None:
+    def __init__(self, kind: str, *, known: Iterable[str] = (), announced: bool = False) -> None:
         self.kind = kind
-        super().__init__(
-            f"no job of kind {shown(kind)} is registered", hint=did_you_mean(kind, known)
-        )
+        names = list(known)
+        hint = _NOBODY if announced and not names else did_you_mean(kind, names)
+        super().__init__(f"no job of kind {shown(kind)} is registered", hint=hint)
 
 
 class MissingInput(FoliotError):

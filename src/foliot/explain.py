@@ -22,7 +22,7 @@ from foliot.explain_facts import (
 from foliot.explain_gate import Reason, say_shut, show_time
 from foliot.explain_held import say_held
 from foliot.explain_step import say_until, say_waiting
-from foliot.explain_worker import count, suspicion
+from foliot.explain_worker import count, not_started, suspicion
 from foliot.model.job import JobState
 from foliot.units import show_duration
 
@@ -119,10 +119,11 @@ def _running(facts: Facts) -> Answer:
             f"its worker is lost: the job {when if nobody else 'is about to be taken back'}"
         )
         more.append(nobody)
-    elif holder.expires_at is not None:
-        more.append(
-            f"its lease is good until {show_time(holder.expires_at)}, if no other beat comes"
-        )
+    else:
+        until = show_time(holder.expires_at)
+        more.append(f"its lease is good until {until}, if no other beat comes")
+        if waiting := not_started(job, facts.claim, holder, since=facts.waits_since):
+            return waiting, [*more]
     if job.progress is not None:
         said = f": {job.progress.message}" if job.progress.message else ""
         more.append(f"last progress: {job.progress.fraction:.0%} done{said}")

@@ -12,16 +12,18 @@ from foliot.explain_step import StepFacts, facts_among
 from foliot.ids import inner_id
 from foliot.model.job import Job, JobState
 from foliot.model.limit import BREAKER, HELD_FOR_LIMIT, gate_of_key
+from foliot.model.session import Claim
 from foliot.model.workflow import WORKFLOW_KIND
 from foliot.stats import read_pace
 from foliot.store.port import Store
 
 _MOST_HOLDERS: Final = 3
+_LOOKS: Final = 3
 
 
 async def explain_job(store: Store, id: str) -> Explanation:
     """Why it is not running, or how it ended."""
-    job = await commands.get(store, id)
+    job, claim = await _held(store, id)
     now = await store.schedules.now()  # whatever the clock of the caller says
     gates, waits_for = await _gates(store, job), _waits_for(job)
     queues = {queue.name: queue for queue in await store.queues.all()}
@@ -35,11 +37,22 @@ async def explain_job(store: Store, id: str) -> Explanation:
         failure=failures[-1] if failures else None,
         flow=await _among_steps(store, job),
         inner=await store.workflows.get(inner_id(job.id)) if job.kind == WORKFLOW_KIND else None,
+        claim=claim,
         gate=next((gate for gate in gates if gate.name == waits_for), None),
         gates=[gate for gate in gates if gate.name != waits_for],
         pace=await read_pace(store, job.queue, now=now) if job.state is JobState.READY else None,
     )
     return explain(facts)
+
+
+async def _held(store: Store, id: str) -> tuple[Job, Claim | None]:
+    """It, and how its worker has it: one that is given back in between is looked at again."""
+    job, claim = await commands.get(store, id), None
+    for _ in range(_LOOKS):
+        if job.state is not JobState.RUNNING or (claim := await store.sessions.claim(job.id)):
+            break
+        job = await commands.get(store, id)
+    return job, claim
 
 
 def _waits_for(job: Job) -> str | None:

@@ -10,10 +10,10 @@ import msgspec
 
 from foliot.explain_gate import GateFacts, Reason, show_time
 from foliot.explain_step import StepFacts
-from foliot.explain_worker import missing_worker
+from foliot.explain_worker import count, missing_worker
 from foliot.model.job import Attempt, Job
 from foliot.model.search import Standing
-from foliot.model.session import Session
+from foliot.model.session import Claim, Session
 from foliot.model.workflow import Workflow
 from foliot.store.queueing import Queue
 
@@ -35,6 +35,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     inner: Workflow | None = None  # that it stands for
     gate: GateFacts | None = None  # the limit or breaker that it is held for
     gates: Sequence[GateFacts] = ()  # the others that it will be asked at when it is claimed
+    claim: Claim | None = None  # if it is running: how far its worker has come with it
     pace: float | None = None  # about how many jobs of its queue end a second
 
     @property
@@ -100,5 +101,8 @@ def last_failure(facts: Facts) -> str:
 
 
 def say_attempt(job: Job) -> str:
-    most = "" if job.max_attempts is None else f" of {job.max_attempts}"
-    return f"attempt {job.attempt - job.losses if job.max_attempts else job.attempt}{most}"
+    """By the number that it has everywhere. Those whose workers were lost do not count against the most."""
+    if not job.losses or job.max_attempts is None:
+        return f"attempt {job.attempt}" + (f" of {job.max_attempts}" if job.max_attempts else "")
+    counted = f"{job.attempt - job.losses} of {job.max_attempts}"
+    return f"attempt {job.attempt} ({counted}, not counting {count(job.losses, 'loss', 'losses')})"

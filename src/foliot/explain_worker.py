@@ -7,7 +7,7 @@ from datetime import datetime
 
 from foliot.explain_gate import Reason
 from foliot.model.job import Job
-from foliot.model.session import Session
+from foliot.model.session import SUSPECTS, Claim, Session
 
 
 def missing_worker(
@@ -64,11 +64,32 @@ def suspicion(job: Job, *, since: datetime) -> list[Reason]:
     """That it runs alone, if workers were lost with it."""
     if not job.losses:
         return []
-    why = f"suspect: {count(job.losses, 'worker')} were lost while it ran; it waits to run alone"
-    if job.losses == 1:
-        why = "suspect: a worker was lost while it ran; it waits to run alone"
+    why = f"{_suspect(job)}; it waits to run alone"
     return [Reason(why, since=since, change="a worker has a child process free for it")]
 
 
-def count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+def not_started(
+    job: Job, claim: Claim | None, holder: Session, *, since: datetime
+) -> Reason | None:
+    """That a worker has it, and it does not run: it waits there for a child process, or for a thread."""
+    if claim is None or (behind := claim.behind(SUSPECTS)) is None:
+        return None
+    if not (claim.seen or job.losses):
+        return None
+    where = f"{holder.host}, process {holder.pid}"
+    if job.losses:
+        others = f", behind {count(behind, 'other suspect')}" if behind else ""
+        why = f"{_suspect(job)}; it waits to run alone in a child process of {where}{others}"
+        change = f"a child is free for it: there are {SUSPECTS}, or worker.children if that is more"
+        return Reason(why, since=since, change=f"{change}, in each worker process")
+    why = f"claimed by {where}, where it waits for a thread or a child process"
+    return Reason(why, since=job.started_at, change="one is free; or another worker takes it")
+
+
+def _suspect(job: Job) -> str:
+    lost = "a worker was" if job.losses == 1 else f"{count(job.losses, 'worker')} were"
+    return f"suspect: {lost} lost while it ran"
+
+
+def count(number: int, noun: str, plural: str | None = None) -> str:
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import msgspec
 
@@ -107,7 +107,7 @@ class Life:
             await breaker_commands.apply_breakers(self._store, self._role.registry.breakers)
             await self._sync_schedules(self._role.registry)
             await self._sync_hooks(self._role.registry)
-            for doubt in await hook_sync.find_doubts(self._store, self._role.registry):
+            for doubt in await self._find_doubts(self._role.registry, session.queues):
                 log.warning("%s", doubt)
         asked = self._clock.monotonic()
         await self._store.sessions.open(session, lease=own.lease)
@@ -131,6 +131,21 @@ class Life:
     async def _sync_hooks(self, registry: Registry) -> None:
         if heard := await hook_sync.sync_hooks(self._store, registry):
             log.info("hooks that listen are now those of the code:\n%s", heard)
+
+    async def _find_doubts(self, registry: Registry, queues: Collection[str]) -> list[str]:
+        """Names in the code and in --queues that nobody knows so far: they may be mistyped."""
+        limits = {name: name.partition(":") for name in registry.limits}
+        named = {name: (scope, of) for name, (scope, _, of) in limits.items()}
+        doubts = await queue_commands.find_doubts(self._store, named.values())
+        return [
+            *(
+                f"limit {name}: {doubts[one]}"
+                for name, one in sorted(named.items())
+                if one in doubts
+            ),
+            *await hook_sync.find_doubts(self._store, registry),
+            *await queue_commands.doubt_served(self._store, registry, queues),
+        ]
 
     def _start_beating(self, asked: float) -> None:
         """`asked` is when the session was asked for."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -16,6 +16,7 @@ from foliot.model.job import JobState
 from foliot.model.lane import Lane, Strategy
 from foliot.model.queue import QueueOptions
 from foliot.model.said import is_heard, text_of
+from foliot.registry import Registry
 from foliot.search import list_jobs
 from foliot.shown import did_you_mean
 from foliot.store.port import Store, Wake
@@ -151,6 +152,27 @@ async def _has_jobs(store: Store, name: str) -> bool:
         return bool((await list_jobs(store, wanted, limit=1, payloads=False)).jobs)
     except SearchTimeout:
         return True  # nobody can say
+
+
+async def doubt_served(store: Store, registry: Registry, queues: Collection[str]) -> list[str]:
+    """What to tell a worker that is to serve these queues by name: which of them nobody knows so far, and that its own
+    hooks are left to nobody."""
+    if not queues:
+        return []
+    known = {lane.queue for _, lane in (await store.jobs.peek()).ready}
+    known.update(one.queue for one in (*registry, *await store.definitions.all()))
+    known.update(registry.queues, (one.name for one in await store.queues.all()))
+    doubts = [
+        _with_hint(f"no kind goes to queue {name!r} so far", name, known)
+        for name in queues
+        if name not in known and not await _has_jobs(store, name)
+    ]
+    workers = [one for one in await store.sessions.all() if one.live and one.kinds]
+    for name in sorted({one.queue for one in registry if one.listens is not None} - set(queues)):
+        if not any(not one.queues or name in one.queues for one in workers):
+            told = f"hooks of this app go to queue {name!r}, which no live worker serves"
+            doubts.append(f"{told}: name it in --queues, or start a worker that does")
+    return doubts
 
 
 async def unserved_lanes(store: Store) -> list[Lane]:

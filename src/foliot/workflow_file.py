@@ -220,7 +220,7 @@ def _job(told: Mapping[str, Any], kinds: Kinds) -> dict[str, Any]:
         raise InvalidValue("kind", kind, "is one of Foliot's own", hint=hint)
     known = kinds.get(kind)
     if known is None:
-        raise UnknownKind(kind, known=kinds)
+        raise UnknownKind(kind, known=kinds, announced=True)
     over, item = msgspec.to_builtins(told.get("over")), told.get("item")
     if over is None and (item is not None or "over" in told):
         raise InvalidValue("item", item, "needs over", example="over = [1, 2, 3]")

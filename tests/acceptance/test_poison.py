@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -106,6 +107,54 @@ def test_a_suspect_that_waits_for_its_turn_takes_no_second_loss(fleet: Fleet) ->
     fleet.wait_until_done()
     fleet.check_all_succeeded()
     assert sum(handle.job().losses for handle in handles) == 16
+
+
+def test_a_suspect_that_waits_for_its_turn_says_so(fleet: Fleet) -> None:
+    """Also while it is claimed and given back, again and again."""
+    gate = fleet.gate("open")
+    worker = fleet.start()
+    handles = [fleet.submit(fleet.jobs.gated.submit(str(gate))) for _ in range(20)]
+    fleet.wait_until_named(20)
+    fleet.replace(worker)
+    fleet.wait_for("start", count=24)
+    alone = {event.job for event in fleet.events("start")[20:]}
+    since = set()
+    until = time.monotonic() + 5  # longer than a claimed job waits, and many beats
+    while time.monotonic() < until:
+        for handle in handles:
+            explanation = handle.explain()
+            says = explanation.why
+            if handle.id in alone:
+                assert says.startswith("attempt 2 (1 of 5, not counting 1 loss) runs on "), says
+                assert handle.job().attempt == 2
+            else:
+                assert says.startswith(
+                    "suspect: a worker was lost while it ran; it waits to run alone"
+                )
+                since.add((handle.id, explanation.reasons[0].since))
+    assert len(since) == 16, "since when it waits does not slide"
+    assert len(fleet.events("start")) == 24
+    gate.touch()
+    fleet.wait_until_done()
+    fleet.check_all_succeeded()
+
+
+def test_as_many_suspects_run_at_once_as_there_may_be_children(
+    make_fleet: Callable[..., Fleet],
+) -> None:
+    fleet = make_fleet(worker_children="7")
+    gate = fleet.gate("open")
+    worker = fleet.start()
+    for _ in range(9):
+        fleet.submit(fleet.jobs.gated.submit(str(gate)))
+    fleet.wait_until_named(9)
+    fleet.replace(worker)
+    fleet.wait_for("start", count=16)
+    eventually(fleet.beat_has_seen_all)
+    assert len(fleet.events("start")) == 16
+    gate.touch()
+    fleet.wait_until_done()
+    fleet.check_all_succeeded()
 
 
 def test_what_a_job_has_started_ends_with_it(fleet: Fleet) -> None:

@@ -77,6 +77,19 @@ def job(shell: Shell, id: str) -> Job:
     return found
 
 
+def test_where_nobody_has_announced_a_kind_it_says_to_start_a_worker(
+    shell: Shell, tmp_path: Path
+) -> None:
+    flow = tmp_path / "flow.toml"
+    flow.write_text('name = "flow"\n[[steps]]\nname = "a"\nkind = "double"\n')
+    hint = "hint: no worker has announced any kind yet; start one: foliot worker module:app"
+    for typed in (("submit", "double", "number=1"), ("workflows", "submit", str(flow))):
+        answer = shell(*typed)
+        assert answer.code == 1
+        assert "no job of kind 'double' is registered" in answer.err
+        assert hint in answer.err
+
+
 def test_the_arguments_may_be_fields_json_a_file_or_stdin(
     known: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -404,6 +404,25 @@ def test_what_failed_is_retried_by_name_or_all(shell: Shell, lab: Lab) -> None:
     assert nothing.err == "nothing was changed: no step has failed\n"
 
 
+def test_dead_steps_are_refused_by_a_retry_of_a_filter(shell: Shell, lab: Lab) -> None:
+    """They are retried with their workflow: who asked for both has to know."""
+    with lab.app.workflow("flaky") as flow:
+        flow.add(lab.sometimes.prepare())
+    plain = lab.sometimes.submit()
+    lab.ended(flow.id)
+    eventually(lambda: plain.status() == "dead")
+    lab.good.set()
+    dead = ("dead", "retry", "--filter", "kind:sometimes")
+    answer = shell(*dead, "--yes")
+    assert (answer.code, answer.out) == (1, "retried: 1\n")
+    assert answer.err.startswith("refused: ") and answer.err.count("\n") == 1
+    assert f"foliot workflows retry {flow.id}" in answer.err
+    assert plain.result(timeout=20) == "good"
+    answer = shell(*dead, "--yes", "--json")
+    assert (answer.code, answer.json["changed"], answer.json["refused_count"]) == (1, 0, 1)
+    assert len(answer.json["refused"]) == 1
+
+
 def test_a_rerun_is_a_new_workflow_of_the_same_graph(shell: Shell, lab: Lab) -> None:
     old = lab.ended(lab.failing(key="monday"))
     lab.good.set()

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from client.conftest import run_in_thread
 from foliot import Event, Fixed, Foliot, Jobs, JobState, current_job
 from foliot.commands import announce
 from foliot.errors import InvalidValue
@@ -23,6 +24,7 @@ from foliot.model.session import NewSession
 from foliot.registry import Registry
 from foliot.store.definitions import Definitions
 from foliot.store.events import Events
+from support.fleet import eventually
 
 StartWorker = Callable[[], None]
 PATIENCE = 20
@@ -157,6 +159,44 @@ def test_what_is_known_is_read_once_however_many_hooks_name_kinds(
         app.on("job.dead", kinds=list("abc"), queues=["post", "mail"])(complain)
     assert len(app._portal.call(find())) == 6 * 5
     assert len(reads) == 1
+
+
+def test_a_worker_is_told_of_what_nobody_knows_and_of_hooks_that_nobody_runs(
+    app: Foliot, caplog: pytest.LogCaptureFixture
+) -> None:
+    app.queue("stock", strategy="fifo")
+    app.limit("queue:warehouse", concurrency=3)
+    app.limit("key:customer:*", concurrency=3)
+
+    @app.job(queue="warehouse")
+    def pack() -> None: ...
+
+    @app.on("job.dead")
+    def complain(event: Event) -> None: ...
+
+    def warnings(*queues: str) -> list[str]:
+        own = msgspec.structs.replace(app.settings.worker, queues=queues)
+        settings = msgspec.structs.replace(app.settings, worker=own)
+        caplog.clear()
+        with Foliot(settings=settings) as other:
+            other._registry = app.registry
+            stop = run_in_thread(other)
+            eventually(lambda: any("ready: " in one.message for one in caplog.records))
+            stop()
+        told = (one for one in caplog.records if one.name == "foliot.process")
+        return [one.message for one in told if one.levelname == "WARNING"]
+
+    caplog.set_level("INFO", logger="foliot.process")
+    mistyped = "no kind goes to queue 'warehuose' so far: did you mean warehouse?"
+    hooks = (
+        "hooks of this app go to queue 'hooks', which no live worker serves: "
+        "name it in --queues, or start a worker that does"
+    )
+    assert warnings("stock=2", "warehuose") == [mistyped, hooks]
+    assert warnings("warehouse", "hooks") == []
+    app.limit("kind:pakc", concurrency=3)
+    limit = "limit kind:pakc: no app has announced a kind 'pakc' so far: did you mean pack?"
+    assert warnings() == [limit]
 
 
 def _app_of(module: str, *names: str) -> Registry:

@@ -67,6 +67,7 @@ def _fail() -> Any:
 PRODUCE: dict[str, Callable[[], Any]] = {
     "too_large": lambda: "x" * 300_000,
     "circle": _circle,
+    "object": object,
     "nul": lambda: {"a\0b": "c\0d"},
     "nan": lambda: [1.0, float("nan")],
     "deep": lambda: _nested(65),

@@ -14,6 +14,7 @@ from foliot.ids import JobId
 from foliot.model.job import End, JobState
 from foliot.model.lane import Strategy
 from foliot.registry import define
+from support.flows import draw
 from support.stores import World
 
 pytestmark = pytest.mark.anyio
@@ -50,6 +51,17 @@ async def test_every_job_that_is_meant_is_changed_and_no_other(
     again = await act(world, "kind:send_*").retry()
     assert again.changed == 0, "what lives is not retried"
     assert len(await world.store.audit.list()) == 1, "what changed nothing is not written down"
+
+
+async def test_steps_of_workflows_are_among_those_that_are_refused(world: World) -> None:
+    flow = await draw(world)
+    await flow.submit(flow.step("a"), flow.step("b"))
+    await flow.run("a", "b", end=End.BURY)
+    await bury(world, 2)
+    done = await act(world, "state:dead").retry()
+    assert (done.changed, done.refused, len(done.reasons)) == (2, 2, 2)
+    assert set(done.reasons) == {flow.ids["a"], flow.ids["b"]}
+    assert all("foliot workflows retry" in reason for reason in done.reasons.values())
 
 
 async def test_dead_jobs_are_purged_by_a_filter(world: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pytest
@@ -11,7 +12,7 @@ from foliot.breaker_commands import open_breaker
 from foliot.explain import Explanation
 from foliot.explain_gate import Reason
 from foliot.explain_step import facts_among
-from foliot.ids import JobId
+from foliot.ids import JobId, SessionId
 from foliot.limit_commands import limit_of, set_limit
 from foliot.model.job import End, Extras, More
 from foliot.model.lane import lane_of
@@ -19,6 +20,7 @@ from foliot.model.note import NewProgress
 from foliot.model.rollup import Ended, Key, Rollup
 from foliot.model.workflow import SIGNAL_KIND
 from foliot.queue_commands import pause_queue
+from foliot.store.living import Load
 from support.flows import draw
 from support.stores import World
 
@@ -226,6 +228,68 @@ async def test_a_suspect_says_that_it_waits_to_run_alone(world: World) -> None:
     await world.open_session()
     reason = (await told(world, job.id)).reasons[0]
     assert reason.why.startswith("suspect: a worker was lost while it ran; it waits to run alone")
+
+
+async def test_a_suspect_that_is_claimed_says_that_it_waits_or_runs_as_its_worker_has_it(
+    world: World,
+) -> None:
+    session = await world.open_session()
+    ids = await world.submit_many(7)
+    await world.claim(session)
+    world.clock.advance(1)
+    world.beat(session, *ids)
+    world.expire()
+    await world.reap(session)
+    lost = world.clock.now()
+    world.clock.advance(5)
+    session = await world.open_session()
+
+    async def look() -> list[str]:
+        reasons = [(await told(world, id)).reasons[0] for id in ids]
+        assert {one.since for one in reasons if "suspect" in one.why} <= {lost}
+        return [one.why for one in reasons]
+
+    suspect = "suspect: a worker was lost while it ran; it waits to run alone"
+    claimed = f"{suspect} in a child process of here, process 1"
+    runs = "attempt 2 (1 of 5, not counting 1 loss) runs on here, process 1"
+    world.clock.advance(1)
+    first = await world.claim(session)
+    assert [job.id for job in first] == ids
+    others = [claimed, f"{claimed}, behind 1 other suspect", f"{claimed}, behind 2 other suspects"]
+    assert await look() == [runs] * 4 + others, "so they start, before any beat tells"
+    world.clock.advance(1)
+    beat(world, session, ids[:4], waiting=3)
+    assert await look() == [runs] * 4 + others
+    released = [world.outcome(job, End.RELEASE) for job in first[4:]]
+    await world.finish(session, *released)
+    assert await look() == [runs] * 4 + [suspect] * 3
+    assert [job.id for job in await world.claim(session)] == ids[4:]
+    assert await look() == [runs] * 4 + others
+    await world.finish(session, world.outcome(first[0], End.SUCCEED))
+    assert (await look())[1:] == [runs] * 4 + [claimed, others[1]]
+
+
+async def test_a_job_that_is_claimed_and_waits_for_a_thread_does_not_say_that_it_runs(
+    world: World,
+) -> None:
+    session = await world.open_session()
+    id = (await world.run(session)).id
+    claimed = world.clock.now()
+    world.clock.advance(1)
+    beat(world, session, [], waiting=1)
+    reason = (await told(world, id)).reasons[0]
+    assert (
+        reason.why == "claimed by here, process 1, where it waits for a thread or a child process"
+    )
+    assert reason.since == claimed
+    beat(world, session, [id])
+    assert (await told(world, id)).why.startswith("attempt 1 of 5 runs on here")
+
+
+def beat(world: World, session: SessionId, executing: Sequence[JobId], waiting: int = 0) -> None:
+    heart = world.store.sessions.heart(session, lease=60)
+    heart.extend(executing, Load(waiting=waiting))
+    heart.close()
 
 
 async def test_a_running_job_says_where_how_far_and_until_when_its_lease_is_good(

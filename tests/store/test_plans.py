@@ -59,6 +59,7 @@ RIDES = {
         "jobs_gated",
     },
     "list_running_jobs": {"jobs_running"},
+    "get_claim": {"jobs_running", "jobs_pkey"},
     "find_settled_jobs": {"history_id", "attempts_pkey"},
     "lock_dead_jobs": {"dead_pkey"},
     "retry_dead_jobs": {"dead_pkey"},

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from foliot.author import Author
     from foliot.store.port import Store
 
+_NOT_RETRIED = "steps of workflows are refused, and jobs whose key another one has by now"
 _PAST = {"cancel": "cancelled", "retry": "retried", "purge": "purged"}
 
 
@@ -153,4 +154,7 @@ def _report_dry(action: str, found: Any, options: Options) -> None:
     if options.json:
         print_json({"changed": 0, "meant": int(found), "exact": found.exact})
     else:
-        print(f"would be {_PAST[action]}: {found}")
+        most = " at most" if action == "retry" and found.exact and found else ""
+        print(f"would be {_PAST[action]}:{most} {found}")
+        if most:
+            print(_NOT_RETRIED, file=sys.stderr)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Final
 
 import msgspec
 
 from foliot.ids import SessionId
+
+# Jobs that lost their workers run at once in each process, in children of their own; more if worker.children is more.
+SUSPECTS: Final = 4
 
 
 class NewSession(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,6 +23,22 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True):
     duties: bool  # may hold partition leases
     capabilities: tuple[str, ...] = ()
     concurrency: int = 0  # jobs at once
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """How a session has a job that it holds, as far as its last beat tells."""
+
+    named: bool  # as executing
+    seen: bool  # the beat is later than the claim, and told of some that waited
+    alone: int  # suspects that the beat named
+    before: int  # suspects that it claimed before this one, and the beat did not name
+
+    def behind(self, cells: int) -> int | None:
+        """How many other suspects are to start before this one, there being so many children for them at least. None:
+        it has started, or does so at once. They start in the order in which they were claimed."""
+        if self.named or (not self.seen and self.alone + self.before < max(cells, self.alone)):
+            return None
+        return self.before if self.seen else self.before - max(0, cells - self.alone)
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):

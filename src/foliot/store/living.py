@@ -9,7 +9,7 @@ from typing import Final, Protocol
 import msgspec
 
 from foliot.ids import JobId, SessionId
-from foliot.model.session import NewSession, Session
+from foliot.model.session import Claim, NewSession, Session
 from foliot.store.searching import Record
 
 
@@ -52,6 +52,10 @@ class Sessions(Protocol):
         ...
 
     async def all(self) -> list[Session]: ...
+
+    async def claim(self, id: JobId) -> Claim | None:
+        """How the session that holds this job has it. None: it is not running. Only reads."""
+        ...
 
     async def drain(
         self, ids: Sequence[SessionId], *, record: Record | None = None

@@ -18,6 +18,7 @@ from foliot.builtin import Awaiting
 from foliot.config import Settings
 from foliot.ids import Ids, JobId
 from foliot.model.job import ClaimedJob, End, Outcome, Span
+from foliot.model.session import SUSPECTS
 from foliot.worker.context import CURRENT, Place
 from foliot.worker.executors.process import ChildProcess
 from foliot.worker.executors.thread import Threads
@@ -39,7 +40,6 @@ from foliot.worker.success import success
 from foliot.worker.timeouts import Timeouts
 
 log = logging.getLogger("foliot.worker")
-_MOST_ALONE: Final = 4  # child processes for suspects
 _TOGETHER: Final = 0.001  # seconds
 _FORCED: Final = {
     "killed": "it was asked to end, did not, and its process was killed",
@@ -75,7 +75,7 @@ class Attempts:
         # Children that are free, and cells for suspects; without a target there is nothing that they could run.
         self.can_isolate = target is not None
         self.children = self._make_children(target, settings.worker.children)
-        self.cells = self._make_children(target, _MOST_ALONE)
+        self.cells = self._make_children(target, max(SUSPECTS, settings.worker.children))
         self.executing: dict[JobId, Running] = {}
         self.behind: set[Running] = set()  # still run although their attempts have ended
         self._spans: dict[

@@ -13,8 +13,8 @@ from psycopg import RawCursor
 
 from foliot.clock import Clock
 from foliot.errors import SchemaChanged, StoreUnavailable
-from foliot.ids import JobId, SessionId
-from foliot.model.session import NewSession, Session
+from foliot.ids import JobId, SessionId, partition_of
+from foliot.model.session import Claim, NewSession, Session
 from foliot.store import rows
 from foliot.store.leasing import choose_leases
 from foliot.store.living import IDLE, Extended, Load
@@ -67,6 +67,15 @@ class PostgresSessions:
     async def all(self) -> list[Session]:
         step = sessions_step(self._clock)
         return to_sessions(await self._connections.read(step.statement, step.values))
+
+    async def claim(self, id: JobId) -> Claim | None:
+        values: Values = {
+            "id": id,
+            "partition": partition_of(id, self._partitions),
+            "partitions": self._all,
+        }
+        found = await self._connections.read(SQL["get_claim"], values)
+        return Claim(*found[0]) if found else None
 
     async def drain(
         self, ids: Sequence[SessionId], *, record: Record | None = None

@@ -13,8 +13,8 @@ from msgspec.structs import asdict
 
 from foliot.clock import Clock
 from foliot.errors import SchemaChanged, StoreUnavailable
-from foliot.ids import JobId, SessionId
-from foliot.model.session import NewSession, Session
+from foliot.ids import JobId, SessionId, partition_of
+from foliot.model.session import Claim, NewSession, Session
 from foliot.store import rows
 from foliot.store.leasing import Choice, choose_leases
 from foliot.store.living import IDLE, Extended, Load
@@ -65,6 +65,15 @@ class SqliteSessions:
 
     async def all(self) -> list[Session]:
         return await self._connections.read(lambda c: list_sessions(c, self._clock))
+
+    async def claim(self, id: JobId) -> Claim | None:
+        values: Values = {
+            "id": id,
+            "partition": partition_of(id, self._partitions),
+            "partitions": self._all,
+        }
+        found = await self._connections.read(lambda c: execute(c, SQL["get_claim"], values))
+        return Claim(bool(found[0][0]), bool(found[0][1]), *found[0][2:]) if found else None
 
     async def drain(
         self, ids: Sequence[SessionId], *, record: Record | None = None

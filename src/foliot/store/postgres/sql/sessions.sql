@@ -39,6 +39,19 @@ SELECT id::text, host, pid, version, queues, kinds, duties, started_at, beat_at,
        note, moved_at, extract(epoch FROM coalesce(:now, now()) - beat_at)::float8
 FROM foliot.sessions ORDER BY started_at;
 
+-- name: get_claim
+-- How the session that holds a running job has it: whether its last beat named it; whether that was later than the claim,
+-- and told of some that waited; how many suspects it named; and how many were claimed before this job, and not named.
+SELECT j.id = ANY (s.executing), j.claimed_at < s.beat_at AND s.waiting > 0, o.named, o.before
+FROM foliot.jobs j JOIN foliot.sessions s ON s.id = j.session CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE r.id = ANY (s.executing)) AS named,
+           count(*) FILTER (WHERE r.id <> ALL (s.executing)
+                              AND (r.claimed_at, r.id) < (j.claimed_at, j.id)) AS before
+    FROM foliot.jobs r
+    WHERE r.partition = ANY (:partitions::smallint[]) AND r.session = s.id AND r.state = 'running' AND r.losses > 0
+) o
+WHERE j.partition = :partition AND j.id = :id AND j.state || '' = 'running';
+
 -- name: prune_sessions
 -- Only when no running row names it: what reaping needs to know stays until it has been used. One that ended in good
 -- order is gone already, so that these were lost. Of sessions it is told in the first partition.

@@ -37,6 +37,24 @@ SELECT id, host, pid, version, queues, kinds, duties, started_at, beat_at, expir
        note, moved_at, (:now - beat_at) / 1000000.0
 FROM foliot_sessions ORDER BY started_at;
 
+-- name: get_claim
+-- How the session that holds a running job has it: whether its last beat named it; whether that was later than the claim,
+-- and told of some that waited; how many suspects it named; and how many were claimed before this job, and not named.
+WITH job AS (
+    SELECT j.id, j.claimed_at, s.id AS session, s.beat_at, s.executing, s.waiting
+    FROM foliot_jobs j JOIN foliot_sessions s ON s.id = j.session
+    WHERE j.partition = :partition AND j.id = :id AND j.state || '' = 'running'
+), suspects AS (
+    SELECT r.id IN (SELECT value FROM json_each(j.executing)) AS named,
+           (r.claimed_at, r.id) < (j.claimed_at, j.id) AS before
+    FROM job j CROSS JOIN json_each(:partitions) p CROSS JOIN foliot_jobs r
+    WHERE r.partition = p.value AND r.session = j.session AND r.state = 'running' AND r.losses > 0
+)
+SELECT j.id IN (SELECT value FROM json_each(j.executing)), j.claimed_at < j.beat_at AND j.waiting > 0,
+       (SELECT count(*) FROM suspects WHERE named),
+       (SELECT count(*) FROM suspects WHERE NOT named AND before)
+FROM job j;
+
 -- name: prune_sessions
 -- Only when no running row names it: what reaping needs to know stays until it has been used. One that ended in good
 -- order is gone already, so that these were lost. Of sessions it is told in the first partition.
