@@ -22,6 +22,8 @@ MARK: Final = "$result"
 _AT: Final = "at"
 _EXAMPLE: Final = '{"$result": "extract", "at": "rows.0.id"}'
 _MARK_BYTES: Final = b'"$result"'
+_MOST_NAMED: Final = 5  # names in an object
+_LONGEST_NAMED: Final = 40
 _INDEX: Final = re.compile(r"-?\d{1,9}", re.ASCII)
 _ELEMENT: Final = re.compile(r"\[(\d+)\]$", re.ASCII)
 
@@ -251,12 +253,17 @@ def _inside(value: Any, part: str | int) -> Any:
     raise KeyError(part)
 
 
+def _named(value: Mapping[str, Any]) -> str:
+    names = [f"{name[:_LONGEST_NAMED]}…" if len(name) > _LONGEST_NAMED else name for name in value]
+    return ", ".join(names[:_MOST_NAMED]) + (" …" if len(names) > _MOST_NAMED else "")
+
+
 def _kind_of(value: Any) -> str:
     match value:
         case None:
             return "null"
         case dict():
-            return f"an object of {len(value)}"
+            return f"an object of {len(value)}" + (f": {_named(value)}" if value else "")
         case list():
             return f"a list of {len(value)}"
         case str():
