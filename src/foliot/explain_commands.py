@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from foliot import commands
 from foliot.explain import Explanation, explain
 from foliot.explain_facts import MOST_AHEAD, Facts
 from foliot.explain_gate import GateFacts
+from foliot.explain_signal import payload_option
 from foliot.explain_step import StepFacts, facts_among
 from foliot.ids import inner_id
 from foliot.model.job import Job, JobState
 from foliot.model.limit import BREAKER, HELD_FOR_LIMIT, gate_of_key
 from foliot.model.session import Claim
-from foliot.model.workflow import WORKFLOW_KIND
+from foliot.model.workflow import HELD_FOR_SIGNAL, WORKFLOW_KIND
 from foliot.stats import read_pace
 from foliot.store.port import Store
 
@@ -28,6 +31,7 @@ async def explain_job(store: Store, id: str) -> Explanation:
     gates, waits_for = await _gates(store, job), _waits_for(job)
     queues = {queue.name: queue for queue in await store.queues.all()}
     failures = await store.jobs.attempts(job.id) if job.attempt or job.losses else []
+    flow = await _among_steps(store, job)
     facts = Facts(
         job=job,
         now=now,
@@ -35,11 +39,12 @@ async def explain_job(store: Store, id: str) -> Explanation:
         queue=queues.get(job.queue),
         standing=await store.search.standing(job.id, limit=MOST_AHEAD),
         failure=failures[-1] if failures else None,
-        flow=await _among_steps(store, job),
+        flow=flow,
         inner=await store.workflows.get(inner_id(job.id)) if job.kind == WORKFLOW_KIND else None,
         claim=claim,
         gate=next((gate for gate in gates if gate.name == waits_for), None),
         gates=[gate for gate in gates if gate.name != waits_for],
+        signal_payload="" if flow is None else await _signal_payload(store, job, flow),
         pace=await read_pace(store, job.queue, now=now) if job.state is JobState.READY else None,
     )
     return explain(facts)
@@ -98,3 +103,11 @@ async def _among_steps(store: Store, job: Job) -> StepFacts | None:
     steps = await store.workflows.steps_around(job.id)
     own = next((step for step in steps if step.job == job.id), None)
     return None if own is None else facts_among(workflow, own, steps)
+
+
+async def _signal_payload(store: Store, job: Job, flow: StepFacts) -> str:
+    if job.state is not JobState.HELD or job.reason != HELD_FOR_SIGNAL:
+        return ""
+    known = {one.kind: msgspec.json.decode(one.schema) for one in await store.definitions.all()}
+    steps = await store.workflows.steps(flow.workflow.id)
+    return payload_option(flow.step, steps, known)

@@ -33,6 +33,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     failure: Attempt | None = None
     flow: StepFacts | None = None  # if it is a step of a workflow
     inner: Workflow | None = None  # that it stands for
+    signal_payload: str = ""  # the option that says what the signal brings that it waits for
     gate: GateFacts | None = None  # the limit or breaker that it is held for
     gates: Sequence[GateFacts] = ()  # the others that it will be asked at when it is claimed
     claim: Claim | None = None  # if it is running: how far its worker has come with it

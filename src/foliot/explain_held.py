@@ -99,7 +99,7 @@ def _for_signal(facts: Facts) -> Answer:
     flow, until = facts.flow, facts.job.expires_at
     if flow is None or flow.step.signal is None:
         return "waits for a signal", []
-    change = f"it comes: foliot workflows signal {flow.workflow.id} {flow.step.signal}"
+    change = f"it comes: foliot workflows signal {flow.workflow.id} {flow.step.signal}{facts.signal_payload}"
     return waits(facts, f"waits for the signal {flow.step.signal!r}", change), [
         "" if until is None else f"it is cancelled at {show_time(until)}, unless it comes",
     ]

@@ -36,7 +36,7 @@ from foliot.model.queue import QueueOptions
 from foliot.model.retry import Exponential, Fixed, RetryPolicy
 from foliot.model.workflow import BUILTIN_KINDS
 from foliot.payload import check_json
-from foliot.workflow_refs import HasResult, Ref, has_refs
+from foliot.workflow_refs import HasResult, Ref, has_refs, held_refs
 
 log = logging.getLogger("foliot.registry")
 
@@ -44,16 +44,21 @@ log = logging.getLogger("foliot.registry")
 def _to_json(value: Any) -> Any:
     if isinstance(value, HasResult):
         raise TypeError(f"{value!r} is a step, and no value: pass its .result")
+    if inspect.ismethod(value):
+        raise TypeError(f"{value.__self__!r}.{value.__name__} is a method, and no value{_METHODS}")
     raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
 
 
 _encode = msgspec.json.Encoder(enc_hook=_to_json).encode
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
+_METHODS = "; what a job's parents returned is in current_job().parents, or drawn as a workflow, step.result"
 _PLAIN = (str, int, float, bool, bytes, type(None), tuple, frozenset)
 
 
 class Unresolved(bytes):
     """A payload with results of steps that are still to run: for the workflow of these alone."""
+
+    refs: tuple[Ref, ...] = ()
 
 
 class Hooks:
@@ -258,9 +263,11 @@ def bind(definition: JobDefinition, args: tuple[Any, ...], kwargs: dict[str, Any
         arguments = definition.arguments(*args, **kwargs)
         payload = _encode(arguments)
         check_json(arguments, payload)
-        if has_refs(payload) and _holds_ref(msgspec.structs.astuple(arguments)):
+        if has_refs(payload) and (refs := tuple(held_refs(arguments))):
             _check_others(arguments)
-            return Unresolved(payload)
+            unresolved = Unresolved(payload)
+            unresolved.refs = refs
+            return unresolved
         definition.decode(payload)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidValue(
@@ -271,22 +278,11 @@ def bind(definition: JobDefinition, args: tuple[Any, ...], kwargs: dict[str, Any
     return payload
 
 
-def _holds_ref(value: Any) -> bool:
-    match value:
-        case Ref():
-            return True
-        case dict():
-            return any(map(_holds_ref, value.values()))
-        case list() | tuple():
-            return any(map(_holds_ref, value))
-    return False
-
-
 def _check_others(arguments: msgspec.Struct) -> None:
     """The arguments that are known already."""
     for field in msgspec.structs.fields(arguments):
         value = getattr(arguments, field.name)
-        if not _holds_ref(value):
+        if not any(held_refs(value)):
             try:
                 msgspec.json.decode(_encode(value), type=field.type)
             except ValueError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
@@ -16,10 +17,11 @@ from foliot.errors import (
     StoreUnavailable,
     UnknownWorkflow,
 )
-from foliot.ids import Ids, JobId, SessionId, is_job_id, partition_of, slot_of
+from foliot.ids import Ids, JobId, SessionId, inner_id, is_job_id, partition_of, slot_of
 from foliot.model.job import JobState, NewJob
 from foliot.model.workflow import (
     FAILED,
+    HELD_FOR_WORKFLOW,
     AddedStep,
     Advance,
     NewStep,
@@ -38,6 +40,7 @@ from foliot.workflow_draft import build, draft_of
 T = TypeVar("T")
 _ROUNDS: Final = 1_000  # of carrying on; what is left then is for the schedulers' duty
 _LONGEST_TOLD: Final = 500  # characters of a signal's payload that the audit log keeps
+_MOST_INSIDE: Final = 100  # workflows that are looked into for one that waits
 _SENT: Final = (
     3  # times that what was submitted is sent whose reply was lost: its ids make that safe
 )
@@ -181,13 +184,34 @@ async def signal_workflow(
     told = encoded.decode()
     told = told if len(told) <= _LONGEST_TOLD else f"{told[:_LONGEST_TOLD]}…"
     record = None if by is None else by.each("signal", signal=name, payload=told)
-    advance = await store.workflows.signal(
-        partition, known, name, encoded, early=early, record=record
-    )
+    try:
+        advance = await store.workflows.signal(
+            partition, known, name, encoded, early=early, record=record
+        )
+    except InvalidValue as error:
+        inner = await _find_waiting_inside(store, known, name)
+        if inner is None:
+            raise
+        hint = f"{inner.name} within it does: foliot workflows signal {inner.id} {name}"
+        raise InvalidValue(error.field, error.value, error.problem, hint=hint) from None
     if advance is None:
         raise await _not_running(store, known, "sent a signal")
     store.wake(Wake(changed=True))
     await carry_on(store, partition, advance)
+
+
+async def _find_waiting_inside(store: Store, id: JobId, name: str) -> Workflow | None:
+    """The first of the workflows that run for its steps, or for theirs, that has a step for this signal."""
+    ahead = deque([id])
+    for _ in range(_MOST_INSIDE):
+        if not ahead:
+            break
+        inside = ahead.popleft()
+        steps = await store.workflows.steps(inside)
+        if any(step.signal == name and not step.state.final for step in steps):
+            return await store.workflows.get(inside)
+        ahead += [inner_id(step.job) for step in steps if step.reason == HELD_FOR_WORKFLOW]
+    return None
 
 
 async def add_steps(

@@ -8,6 +8,7 @@ The result of a map step is the list of its elements' results, in their order.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NoReturn
@@ -21,6 +22,8 @@ MARK: Final = "$result"
 _AT: Final = "at"
 _EXAMPLE: Final = '{"$result": "extract", "at": "rows.0.id"}'
 _MARK_BYTES: Final = b'"$result"'
+_MOST_NAMED: Final = 5  # names in an object
+_LONGEST_NAMED: Final = 40
 _INDEX: Final = re.compile(r"-?\d{1,9}", re.ASCII)
 _ELEMENT: Final = re.compile(r"\[(\d+)\]$", re.ASCII)
 
@@ -30,25 +33,46 @@ Path = tuple[str | int, ...]
 class HasResult:
     """A step that was drawn: not a value, but its `result` stands for one."""
 
+    def belongs_to(self, flow: object) -> bool:
+        """Whether it is a step of this workflow: a Flow, or the id of one."""
+        raise NotImplementedError
 
-class Ref(msgspec.Struct, frozen=True, omit_defaults=True):
+
+class Ref(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     """The result of a step, or a part of it, before there is one: `step.result["rows"][0]`. Encodes as a reference."""
 
     step: str = msgspec.field(name=MARK)
     path: Path = msgspec.field(name=_AT, default=())
+
+    @classmethod
+    def to(cls, step: HasResult, name: str, path: Path = ()) -> Ref:
+        """It knows its step, for as long as it is no JSON: of the same name there may be one in any workflow."""
+        made = cls(name, path)
+        made.__dict__["source"] = step
+        return made
+
+    @property
+    def source(self) -> HasResult | None:
+        """None: whichever step has the name."""
+        found: HasResult | None = self.__dict__.get("source")
+        return found
 
     def __getitem__(self, part: str | int) -> Ref:
         if isinstance(part, bool) or not isinstance(part, str | int):
             raise InvalidValue(
                 "reference", part, "is neither a name nor an index", example='result["rows"][0]'
             )
-        return Ref(self.step, (*self.path, part))
+        return self._inside((part,))
 
     __iter__ = None  # or Python would ask for [0], [1], … without end
 
     def at(self, path: str) -> Ref:
         """By a path: at("rows.0.id")."""
-        return Ref(self.step, (*self.path, *_read_path(path)))
+        return self._inside(_read_path(path))
+
+    def _inside(self, more: Path) -> Ref:
+        path = (*self.path, *more)
+        return Ref(self.step, path) if self.source is None else Ref.to(self.source, self.step, path)
 
     def to_json(self) -> dict[str, Any]:
         return {MARK: self.step, _AT: list(self.path)} if self.path else {MARK: self.step}
@@ -79,6 +103,29 @@ def find_refs(payload: Any) -> list[tuple[str, Path]]:
         return list(_walk(payload))
     except RecursionError:
         raise InvalidValue("payload", problem="is nested too deeply") from None
+
+
+def held_refs(value: Any) -> Iterator[Ref]:
+    """Those among arguments, before these are JSON."""
+    match value:
+        case Ref():
+            yield value
+        case dict():
+            yield from held_refs(list(value.values()))
+        case list() | tuple() | set() | frozenset():
+            for one in value:
+                yield from held_refs(one)
+        case msgspec.Struct():
+            yield from held_refs(msgspec.structs.astuple(value))
+        case _ if dataclasses.is_dataclass(value):
+            yield from held_refs([getattr(value, one.name) for one in dataclasses.fields(value)])
+
+
+def check_sources(refs: Sequence[Ref], flow: object) -> None:
+    """What a step of another workflow returns is nothing that one of this flow, or of this id, can be given."""
+    for ref in refs:
+        if ref.source is not None and not ref.source.belongs_to(flow):
+            raise InvalidValue("reference", ref.step, "is a step of another workflow")
 
 
 def _walk(value: Any) -> Iterator[tuple[str, Path]]:
@@ -206,12 +253,17 @@ def _inside(value: Any, part: str | int) -> Any:
     raise KeyError(part)
 
 
+def _named(value: Mapping[str, Any]) -> str:
+    names = [f"{name[:_LONGEST_NAMED]}…" if len(name) > _LONGEST_NAMED else name for name in value]
+    return ", ".join(names[:_MOST_NAMED]) + (" …" if len(names) > _MOST_NAMED else "")
+
+
 def _kind_of(value: Any) -> str:
     match value:
         case None:
             return "null"
         case dict():
-            return f"an object of {len(value)}"
+            return f"an object of {len(value)}" + (f": {_named(value)}" if value else "")
         case list():
             return f"a list of {len(value)}"
         case str():

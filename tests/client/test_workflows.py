@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -27,7 +27,9 @@ from foliot import (
     WorkflowState,
     current_job,
 )
+from foliot.client.workflow_handle import WorkflowHandle
 from foliot.config import load
+from foliot.ids import inner_id
 from foliot.testing import Harness
 from support.fleet import eventually
 
@@ -222,7 +224,27 @@ def test_a_part_of_a_result_that_is_not_there_fails_the_step_without_another_att
     assert flow["there"].result() == 8
     assert "rows.rows.1" in str(flow["gone"].attempts()[0].error)
     assert len(flow["gone"].attempts()) == 1
-    assert "do not fit add" in str(flow["unfit"].attempts()[0].error)
+    assert "input rows.rows: its result does not fit add: Expected `int`, got `array`" in str(
+        flow["unfit"].attempts()[0].error
+    )
+
+
+def test_which_result_does_not_fit_is_named(app: Foliot, add: Any, start_worker: Start) -> None:
+    @app.job(max_attempts=1)
+    def join(first: list[int], second: dict[str, int]) -> None: ...
+
+    start_worker()
+    with app.workflow("parts", policy="continue") as flow:
+        one, two = flow.add(add.prepare(1), name="one"), flow.add(add.prepare(1), name="two")
+        flow.add(join.prepare([one.result], {"a": two.result["x"]}), name="part")
+        flow.add(join.prepare([one.result], two.result), name="by-place")
+        flow.add(join.prepare(cast(Any, [[one.result], two.result]), {}), name="unclear")
+    with pytest.raises(WorkflowFailed):
+        flow.result(timeout=20)
+    errors = [str(flow[name].attempts()[0].error) for name in ("part", "by-place", "unclear")]
+    assert "input two.x: there is no x in two, which is a number" in errors[0]
+    assert "input two: its result does not fit join: Expected `object`, got `int`" in errors[1]
+    assert "input unclear: the results of one, two do not fit join: Expected `int`" in errors[2]
 
 
 def test_other_arguments_are_checked_when_they_are_written(app: Foliot, add: Any) -> None:
@@ -300,7 +322,7 @@ def test_a_signal_that_no_step_waits_for_is_refused_unless_it_is_early(
     with app.workflow("approved") as flow:
         flow.add(add.prepare(1), after=[flow.wait_for("approval")])
     with pytest.raises(
-        InvalidValue, match=r"signal: 'aproval' is none .*, only for approval"
+        InvalidValue, match=r"signal: 'aproval' is waited for by no .*, which waits for approval"
     ) as refused:
         flow.signal("aproval")
     assert refused.value.hint is not None and "did you mean approval?" in refused.value.hint
@@ -313,8 +335,38 @@ def test_a_signal_that_no_step_waits_for_is_refused_unless_it_is_early(
 def test_a_signal_to_a_workflow_that_waits_for_none_is_refused(app: Foliot, add: Any) -> None:
     with app.workflow("plain") as flow:
         flow.add(add.prepare(1))
-    with pytest.raises(InvalidValue, match="waits for, for none"):
+    with pytest.raises(InvalidValue, match="is waited for by no step of this workflow; to keep it"):
         flow.signal("go")
+
+
+def test_a_signal_that_a_workflow_within_it_waits_for_is_refused_with_the_name_of_that(
+    app: Foliot, add: Any, start_worker: Start
+) -> None:
+    start_worker()
+    inner, middle = app.workflow("inner"), app.workflow("middle")
+    inner.add(add.prepare(1), after=[inner.wait_for("go")])
+    middle.add(inner)
+    with app.workflow("outer") as outer:
+        outer.add(middle)
+
+    def held() -> WorkflowHandle:
+        flow: WorkflowHandle = outer
+        for name in ("middle", "inner"):
+            eventually(lambda: flow[name].status() is JobState.HELD)  # noqa: B023
+            flow = app.get_workflow(inner_id(flow[name].id))
+        return flow
+
+    waits = held()
+    with pytest.raises(InvalidValue) as refused:
+        outer.signal("go", 1)
+    assert str(refused.value) == (
+        "signal: 'go' is waited for by no step of this workflow;"
+        f" inner within it does: foliot workflows signal {waits.id} go"
+    )
+    with pytest.raises(InvalidValue, match="by no step of this workflow; to keep it"):
+        outer.signal("stop")
+    waits.signal("go")
+    assert outer.result(timeout=20) == {"middle": {"inner": {"add": 2}}}
 
 
 def test_a_signal_that_does_not_come_in_time_is_a_failure(

@@ -79,6 +79,18 @@ def test_a_step_says_for_which_signal_it_is_held(
     assert flow.result(timeout=20) == {"add": 2}
 
 
+def test_a_step_says_what_the_signal_is_to_bring(
+    app: Foliot, add: Any, start_worker: Start
+) -> None:
+    start_worker()
+    with app.workflow("payment") as flow:
+        approval = flow.wait_for("approval")
+        flow.add(add.prepare(approval.result["cents"], approval.result["fee"]))
+    advice = f"""foliot workflows signal {flow.id} approval --payload '{{"cents":1,"fee":1}}'"""
+    # A worker tells what kinds take when it starts.
+    eventually(lambda: flow["approval"].explain().reasons[0].change == f"it comes: {advice}")
+
+
 def test_a_step_says_who_paused_its_workflow_and_why(
     app: Foliot, add: Any, start_worker: Start
 ) -> None:

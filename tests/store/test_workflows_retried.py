@@ -556,7 +556,9 @@ async def test_a_step_is_not_run_anew_under_what_runs_nor_what_made_others(world
 async def test_the_signals_of_a_workflow_are_those_of_its_steps(world: World) -> None:
     flow = await draw(world)
     await flow.submit(flow.step("a"), flow.step("ok", "a", signal="go", kind=SIGNAL_KIND))
-    with pytest.raises(InvalidValue, match=r"signal: 'og' is none .*, only for go"):
+    with pytest.raises(
+        InvalidValue, match=r"signal: 'og' is waited for by no step .*, which waits for go"
+    ):
         await flow.store.signal(world.partition, flow.id, "og", b"1", early=False)
     assert await flow.store.signal(world.partition, flow.id, "go", b"1", early=False) is not None
 

@@ -125,7 +125,7 @@ def test_a_parent_whose_result_was_not_kept_counts_as_null() -> None:
     ("at", "said"),
     [
         ("rows.5", "input a.rows.5: there is no 5 in a.rows, which is a list of 1"),
-        ("row", "input a.row: there is no row in a, which is an object of 1"),
+        ("row", "input a.row: there is no row in a, which is an object of 1: rows"),
         ("rows.0.id.x", "input a.rows.0.id.x: there is no x in a.rows.0.id, which is a number"),
         ("rows.first", "input a.rows.first: there is no first in a.rows, which is a list of 1"),
     ],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
 from itertools import islice
 from types import TracebackType
 from typing import Any, Final, Self
@@ -16,6 +15,7 @@ from foliot import workflow_commands
 from foliot.checks import check_rule
 from foliot.client.function import JobFunction, Prepared
 from foliot.client.handle import Handle
+from foliot.client.step_calls import Seconds, check_call, check_function, first_free, seconds_of
 from foliot.client.workflow_handle import Owner, WorkflowHandle
 from foliot.drawing import not_submitted
 from foliot.errors import FoliotError, InvalidValue
@@ -23,8 +23,9 @@ from foliot.ids import JobId
 from foliot.model.job import NewJob
 from foliot.model.workflow import NewWorkflow, Rule, Workflow
 from foliot.model.workflow import Step as StepState
+from foliot.registry import Unresolved
 from foliot.shown import named
-from foliot.workflow_check import check, check_step_name, check_whole, not_for_a_step
+from foliot.workflow_check import check, check_step_name, check_whole
 from foliot.workflow_draft import build, check_graph, check_inner
 from foliot.workflow_form import (
     Draft,
@@ -37,11 +38,13 @@ from foliot.workflow_form import (
     workflow_payload,
     workflow_template,
 )
-from foliot.workflow_refs import HasResult, Ref
+from foliot.workflow_refs import HasResult, Ref, check_sources
 
 log = logging.getLogger("foliot.client")
 _decode: Final = msgspec.json.decode
 _ODD: Final = re.compile(r"[^A-Za-z0-9_.-]")
+_ADD_LATER: Final = "a step that runs may add others: current_job().flow.add(…)"
+_BY_ITSELF: Final = "the end of the with block submits it: leave out submit()"
 _ANYTHING: Final = "anything"  # the name of a step that nobody asks for
 
 
@@ -56,7 +59,7 @@ class StepRef(HasResult):
     @property
     def result(self) -> Any:
         """What it returns, before there is anything: `step.result["rows"][0]`. Of a map, the list of all results."""
-        return Ref(self.name)
+        return Ref.to(self, self.name)
 
     @property
     def id(self) -> JobId:
@@ -67,8 +70,8 @@ class StepRef(HasResult):
     def handle(self) -> Handle[Any]:
         return self._flow.step(self.name)
 
-    def belongs_to(self, flow: Flow) -> bool:
-        return self._flow is flow
+    def belongs_to(self, flow: object) -> bool:
+        return flow is self._flow or self._flow.has_id(flow)
 
     def __repr__(self) -> str:
         return f"<step {self.name}>"
@@ -76,7 +79,6 @@ class StepRef(HasResult):
 
 Step = StepRef | str
 Steps = Iterable[Step]
-Seconds = float | timedelta
 
 
 class Flow(WorkflowHandle):
@@ -95,7 +97,7 @@ class Flow(WorkflowHandle):
     ) -> None:
         super().__init__(None, owner=owner)
         self.name = name
-        seconds = None if deadline is None else _seconds(deadline)
+        seconds = None if deadline is None else seconds_of(deadline)
         self._frame = Draft(
             name=name,
             namespace=namespace,
@@ -106,6 +108,7 @@ class Flow(WorkflowHandle):
         check_whole(self._frame)
         self._steps_drawn: dict[str, StepDraft] = {}
         self._numbers: dict[str, int] = {}  # how often a name was asked for
+        self._taken: str | None = None  # what was made of it as it was then
 
     def add(
         self,
@@ -128,8 +131,9 @@ class Flow(WorkflowHandle):
             step = StepDraft(
                 name=called, template=workflow_template(), inner=inner, after=parents, rule=wanted
             )
+            what.close(f"is a step of {self.name}")
             return self._draw(step)
-        call = _check_call("flow.add()", what)
+        call = self._call_of("flow.add()", what)
         step = StepDraft(
             name=self._name(name, call.template.kind),
             template=call.template,
@@ -154,11 +158,10 @@ class Flow(WorkflowHandle):
     ) -> StepRef:
         """A step for each element of a list: one that is given, or the result of a step. The element is the argument
         `item`, by default the first that is not given. Arguments with a name that this has too stand in `arguments`."""
-        if not isinstance(function, JobFunction):
-            raise InvalidValue("flow.map()", function, "is not a job", example="flow.map(load, …)")
+        check_function(function)
         given = {**(arguments or {}), **others}
-        takes = item or _first_free(function, given)
-        call = _check_call("flow.map()", function.prepare(**given, **{takes: Ref(_ANYTHING)}))
+        takes = item or first_free(function, given)
+        call = self._call_of("flow.map()", function.prepare(**given, **{takes: Ref(_ANYTHING)}))
         payload = _decode(call.payload)
         del payload[takes]
         step = StepDraft(
@@ -187,7 +190,7 @@ class Flow(WorkflowHandle):
             signal_step(
                 self._name(name, signal),
                 signal,
-                timeout=None if timeout is None else _seconds(timeout),
+                timeout=None if timeout is None else seconds_of(timeout),
                 after=self._parents(after),
                 rule=check_rule(rule),
             )
@@ -205,11 +208,14 @@ class Flow(WorkflowHandle):
         return self._draw(
             sleep_step(
                 self._name(name, "sleep"),
-                _seconds(seconds),
+                seconds_of(seconds),
                 after=self._parents(after),
                 rule=check_rule(rule),
             )
         )
+
+    def has_id(self, id: object) -> bool:
+        return self._id is not None and self._id == id
 
     def draft(self) -> Draft:
         """What was drawn so far."""
@@ -226,7 +232,12 @@ class Flow(WorkflowHandle):
         if len(payload) > largest:
             problem = f"has {len(payload)} bytes, more than limits.payload, {largest}"
             raise InvalidValue(f"workflow {self.name}", problem=problem)
+        self.close("is what a schedule fires")
         return msgspec.structs.replace(template, payload=payload, namespace=draft.namespace)
+
+    def close(self, why: str) -> None:
+        """Something was made of it as it is now, which would not have what is added later."""
+        self._taken = why
 
     def submit(self) -> Self:
         """The whole graph or nothing; durable when this returns."""
@@ -247,6 +258,7 @@ class Flow(WorkflowHandle):
         self, kind: object, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is None:
+            self._check_open(_BY_ITSELF)
             self.submit()
 
     async def __aenter__(self) -> Self:
@@ -256,6 +268,7 @@ class Flow(WorkflowHandle):
         self, kind: object, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is None:
+            self._check_open(_BY_ITSELF)
             await self.asubmit()
 
     def __repr__(self) -> str:
@@ -286,15 +299,18 @@ class Flow(WorkflowHandle):
         self._steps_drawn[step.name] = step
         return StepRef(step.name, self)
 
-    def _check_open(self) -> None:
+    def _check_open(self, hint: str = _ADD_LATER) -> None:
         if self._id is not None:
-            raise FoliotError(
-                f"workflow {self.name} was submitted already, as {self._id}",
-                hint="a step that runs may add others: current_job().flow.add(…)",
-            )
+            problem = f"workflow {self.name} was submitted already, as {self._id}"
+            raise FoliotError(problem, hint=hint)
+
+    def _check_free(self) -> None:
+        self._check_open()
+        if self._taken is not None:
+            raise FoliotError(f"{self.name} {self._taken} already", hint="add to it before")
 
     def _name(self, given: str | None, usual: str) -> str:
-        self._check_open()
+        self._check_free()
         if given is not None:
             if check_step_name(given) in self._steps_drawn:
                 problem = f"is the name of a step already, among {named(self._steps_drawn)}"
@@ -325,8 +341,9 @@ class Flow(WorkflowHandle):
         self, function: JobFunction[..., Any, Any], over: Any, given: Mapping[str, Any], item: str
     ) -> Any:
         if isinstance(over, StepRef):
-            over = Ref(self._parent(over))
+            over = over.result
         if isinstance(over, Ref):
+            check_sources([over], self)
             return over.to_json()
         if isinstance(over, str | bytes | Mapping) or not isinstance(over, Iterable):
             raise InvalidValue(
@@ -336,38 +353,11 @@ class Flow(WorkflowHandle):
         elements = list(islice(over, most + 1))  # of what has no end, too
         if len(elements) > most:
             raise InvalidValue("over", problem=f"has more elements than limits.steps, {most}")
-        return [
-            _decode(function.prepare(**given, **{item: element}).payload)[item]
-            for element in elements
-        ]
+        calls = (function.prepare(**given, **{item: element}) for element in elements)
+        return [_decode(self._call_of("flow.map()", call).payload)[item] for call in calls]
 
-
-def _check_call(word: str, call: object) -> Prepared:
-    if not isinstance(call, Prepared):
-        raise InvalidValue(word, call, "is not a prepared call", example="add.prepare(1, 2)")
-    for option in ("connection", "key", "key_mode", "idempotency_key"):
-        if (value := getattr(call.choices, option)) is not None:
-            raise not_for_a_step(option, value)
-    if call.choices.after is not None:
-        raise InvalidValue(
-            "options(after=…)",
-            problem="is for jobs outside of workflows",
-            example="flow.add(load.prepare(), after=[extract])",
-        )
-    return call
-
-
-def _first_free(function: JobFunction[..., Any, Any], given: Mapping[str, Any]) -> str:
-    for name in function.definition.arguments.__struct_fields__:
-        if name not in given:
-            return name
-    raise InvalidValue(
-        "flow.map()",
-        problem=f"leaves no argument of {function.definition.kind} for the element",
-        example='item="url"',
-    )
-
-
-def _seconds(value: Any) -> Any:
-    """Whatever else it is, is refused where it is checked."""
-    return value.total_seconds() if isinstance(value, timedelta) else value
+    def _call_of(self, word: str, call: object) -> Prepared:
+        checked = check_call(word, call)
+        if isinstance(checked.payload, Unresolved):
+            check_sources(checked.payload.refs, self)
+        return checked

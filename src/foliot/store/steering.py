@@ -116,13 +116,11 @@ async def signal(
 
 
 def _unknown_signal(name: str, known: Sequence[str]) -> InvalidValue:
-    others = f"only for {', '.join(known)}" if known else "for none"
-    return InvalidValue(
-        "signal",
-        name,
-        f"is none that a step of this workflow waits for, {others}",
-        hint=did_you_mean(name, known) or "for a step that is added later: --early, early=True",
-    )
+    problem = "is waited for by no step of this workflow"
+    if known:
+        problem += f", which waits for {', '.join(known)}"
+    later = "to keep it for a step that is added later: --early, early=True"
+    return InvalidValue("signal", name, problem, hint=did_you_mean(name, known) or later)
 
 
 async def pause(talk: Talk, id: JobId, note: str | None, by: str) -> bool:

@@ -13,12 +13,13 @@ from foliot.errors import FoliotError, InvalidValue, NotRunning
 from foliot.ids import JobId, partition_of, slot_of
 from foliot.model.job import ClaimedJob, JobState, Parent
 from foliot.model.workflow import AddedStep, NewStep, Rule, number_in
+from foliot.registry import Unresolved
 from foliot.store.port import Store
 from foliot.worker.transaction import Desk, Submittable
 from foliot.workflow_check import check_parents, check_step_name, check_step_options
 from foliot.workflow_commands import add_steps, unknown_step
 from foliot.workflow_map import as_step
-from foliot.workflow_refs import find_refs, has_refs, index_of
+from foliot.workflow_refs import HasResult, check_sources, find_refs, has_refs, index_of
 
 Named = Any  # a step: its name, or whatever has one
 
@@ -88,7 +89,9 @@ class CurrentFlow:
             )
         check_step_options(call.template)
         wanted = check_rule(rule)
-        above, below = _names("after", after), _names("before", before)
+        above, below = self._names("after", after), self._names("before", before)
+        if isinstance(call.payload, Unresolved):
+            check_sources(call.payload.refs, self.id)
         if name is not None:
             check_step_name(name)
         refs = find_refs(msgspec.json.decode(call.payload)) if has_refs(call.payload) else []
@@ -132,6 +135,21 @@ class CurrentFlow:
             return added
 
         return lambda store: self._in_turn(store, add)
+
+    def _names(self, word: str, given: Iterable[Named] | None) -> list[str] | None:
+        if given is None:
+            return None
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            raise InvalidValue(word, given, "is not a list of steps", example=f"{word}=[step]")
+        found = []
+        for one in given:
+            name = one if isinstance(one, str) else getattr(one, "name", None)
+            if not isinstance(name, str):
+                raise InvalidValue(word, one, "is not a step", example=f"{word}=[step]")
+            if isinstance(one, HasResult) and not one.belongs_to(self.id):
+                raise InvalidValue(word, one, "is a step of another workflow")
+            found.append(name)
+        return found
 
     async def _in_turn(
         self, store: Store, add: Callable[[Store], Awaitable[AddedStep]]
@@ -186,15 +204,3 @@ def _as_one(parent: Parent, elements: Sequence[Parent]) -> Parent:
     others = (one.state for one in ordered if one.state is not JobState.SUCCEEDED)
     state = next(others, parent.state)
     return Parent(parent.id, parent.name, state, b"[" + raw + b"]")
-
-
-def _names(word: str, given: Iterable[Named] | None) -> list[str] | None:
-    if given is None:
-        return None
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise InvalidValue(word, given, "is not a list of steps", example=f"{word}=[step]")
-    found = [one if isinstance(one, str) else getattr(one, "name", None) for one in given]
-    for name, one in zip(found, list(given) if isinstance(given, Sequence) else found, strict=True):
-        if not isinstance(name, str):
-            raise InvalidValue(word, one, "is not a step", example=f"{word}=[step]")
-    return [name for name in found if isinstance(name, str)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 from collections.abc import Callable, Generator
 from typing import Any
 
@@ -20,7 +21,9 @@ from foliot.model.definition import JobDefinition
 from foliot.model.job import ClaimedJob
 from foliot.registry import Registry, caller, upgraded
 from foliot.worker.context import CurrentJob
-from foliot.workflow_refs import resolve
+from foliot.workflow_refs import Path, find_refs, resolve
+
+_ARGUMENT = re.compile(r"at `\$\.(\w+)")  # in what msgspec says of a payload that does not fit
 
 # Of an async function, a coroutine.
 Invoke = Callable[[CurrentJob, ClaimedJob], Any]
@@ -105,9 +108,22 @@ def _fit_results(definition: JobDefinition, job: ClaimedJob) -> Any:
     try:
         return definition.decode(upgraded(definition, payload, job.facts.extras.version))
     except Exception as error:
-        step = job.facts.extras.step or job.kind
-        problem = f"the results do not fit {job.kind}: {error}"
-        raise MissingInput(step, (), problem) from error
+        refs = _refs_at(job.payload, str(error))
+        if len(refs) == 1:
+            step, path = refs[0]
+            raise MissingInput(
+                step, path, f"its result does not fit {job.kind}: {error}"
+            ) from error
+        names = ", ".join(dict.fromkeys(step for step, _ in refs))
+        problem = f"the results of {names} do not fit {job.kind}: {error}"
+        raise MissingInput(job.facts.extras.step or job.kind, (), problem) from error
+
+
+def _refs_at(payload: bytes, error: str) -> list[tuple[str, Path]]:
+    """Those that stood where the error is: in one argument, if it names one."""
+    arguments = msgspec.json.decode(payload)
+    place = _ARGUMENT.search(error)
+    return find_refs(arguments.get(place[1]) if place else None) or find_refs(arguments)
 
 
 class Interruptible:

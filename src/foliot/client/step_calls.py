@@ -1,0 +1,54 @@
+"""What may be drawn as a step: a call that was prepared, or a function for each element of a list."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from foliot.client.function import JobFunction, Prepared
+from foliot.errors import InvalidValue
+from foliot.workflow_check import not_for_a_step
+
+Seconds = float | timedelta
+
+
+def check_call(word: str, call: object) -> Prepared:
+    if not isinstance(call, Prepared):
+        raise InvalidValue(word, call, "is not a prepared call", example="add.prepare(1, 2)")
+    for option in ("connection", "key", "key_mode", "idempotency_key"):
+        if (value := getattr(call.choices, option)) is not None:
+            raise not_for_a_step(option, value)
+    if call.choices.after is not None:
+        raise InvalidValue(
+            "options(after=…)",
+            problem="is for jobs outside of workflows",
+            example="flow.add(load.prepare(), after=[extract])",
+        )
+    return call
+
+
+def check_function(given: object) -> None:
+    example = "flow.map(scale, over=[1, 2], factor=3)"
+    if isinstance(given, Prepared):
+        kind = given.definition.kind
+        problem = f"takes {kind} itself and its other arguments, not a prepared call"
+        raise InvalidValue("flow.map()", problem=problem, example=example)
+    if not isinstance(given, JobFunction):
+        raise InvalidValue("flow.map()", given, "is not a job", example=example)
+
+
+def first_free(function: JobFunction[..., Any, Any], given: Mapping[str, Any]) -> str:
+    for name in function.definition.arguments.__struct_fields__:
+        if name not in given:
+            return name
+    raise InvalidValue(
+        "flow.map()",
+        problem=f"leaves no argument of {function.definition.kind} for the element",
+        example='item="url"',
+    )
+
+
+def seconds_of(value: Any) -> Any:
+    """Whatever else it is, is refused where it is checked."""
+    return value.total_seconds() if isinstance(value, timedelta) else value

@@ -1,0 +1,159 @@
+"""Slips in drawing a workflow: refused where they are made."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from foliot import Foliot, FoliotError, InvalidValue, current_job
+
+Start = Callable[[], None]
+
+
+@pytest.fixture
+def add(app: Foliot) -> Any:
+    @app.job
+    async def add(a: int, b: int = 1) -> int:
+        return a + b
+
+    return add
+
+
+@pytest.fixture
+def total(app: Foliot) -> Any:
+    @app.job
+    async def total(numbers: list[int]) -> int:
+        return sum(numbers)
+
+    return total
+
+
+def test_a_result_is_for_its_own_workflow(app: Foliot, add: Any, total: Any) -> None:
+    """In a loop the last turn's step is easily meant, and this workflow has one of the same name."""
+    last, flow = app.workflow("day"), app.workflow("day")
+    other = last.add(add.prepare(1))
+    flow.add(add.prepare(500))
+    for wrong in [
+        lambda: flow.add(add.prepare(other.result)),
+        lambda: flow.add(add.prepare(other.result["rows"][0].at("id"))),
+        lambda: flow.add(total.prepare([1, other.result])),
+        lambda: flow.map(add, over=other.result),
+        lambda: flow.map(add, over=other),
+        lambda: flow.map(add, over=[1, other.result]),
+        lambda: flow.map(add, over=[1], b=other.result),
+    ]:
+        with pytest.raises(InvalidValue, match="reference: 'add' is a step of another workflow"):
+            wrong()  # type: ignore[no-untyped-call]
+
+
+def test_a_result_within_an_object_is_for_its_own_workflow_too(app: Foliot) -> None:
+    @dataclass
+    class Page:
+        rows: Any
+
+    @app.job
+    def read(page: Any) -> int:
+        return int(page["rows"])
+
+    last, flow = app.workflow("day"), app.workflow("day")
+    other = last.add(read.prepare(Page(1)))
+    flow.add(read.prepare(Page(2)))
+    with pytest.raises(InvalidValue, match="is a step of another workflow"):
+        flow.add(read.prepare(Page(other.result)))
+    last.add(read.prepare(Page(other.result)))
+
+
+def test_a_running_step_adds_none_that_refers_to_another_workflow(
+    app: Foliot, add: Any, start_worker: Start
+) -> None:
+    mine = app.workflow("mine")
+    own = mine.add(add.prepare(1))
+    other = app.workflow("other").add(add.prepare(1))
+
+    @app.job(max_attempts=1)
+    def more() -> list[str]:
+        said = []
+        for wrong in [
+            lambda: current_job().flow.add(add.prepare(other.result)),
+            lambda: current_job().flow.add(add.prepare(1), after=[other]),
+        ]:
+            with pytest.raises(InvalidValue) as refused:
+                wrong()  # type: ignore[no-untyped-call]
+            said.append(str(refused.value))
+        current_job().flow.add(add.prepare(own.result, b=5), name="after-all")
+        return said
+
+    mine.add(more.prepare(), after=[own])
+    mine.submit()
+    start_worker()
+    assert mine.result(timeout=20) == {"after-all": 7}
+    assert mine["more"].result() == [
+        "reference: 'add' is a step of another workflow",
+        "after: <step add> is a step of another workflow",
+    ]
+
+
+def test_a_workflow_that_became_a_step_is_as_it_was_then(app: Foliot, add: Any) -> None:
+    """What is added to it later would not run, and nobody would know."""
+    outer, inner = app.workflow("outer"), app.workflow("inner")
+    inner.add(add.prepare(1))
+    outer.add(inner)
+    for wrong in [
+        lambda: inner.add(add.prepare(2)),
+        lambda: inner.map(add, over=[1]),
+        lambda: inner.sleep(1),
+        lambda: inner.add(outer),
+    ]:
+        with pytest.raises(
+            FoliotError, match=r"^inner is a step of outer already; add to it before$"
+        ):
+            wrong()  # type: ignore[no-untyped-call]
+    outer.add(inner)  # once more, as it is
+    assert [step.name for step in outer.draft().steps] == ["inner", "inner-2"]
+
+
+def test_a_workflow_that_a_schedule_took_is_as_it_was_then(app: Foliot, add: Any) -> None:
+    draft = app.workflow("etl")
+    draft.add(add.prepare(1))
+    app.schedule("nightly", draft, "every day at 2am")
+    app.schedule("weekly", draft, "every monday at 2am")
+    with pytest.raises(FoliotError, match=r"^etl is what a schedule fires already; add to it"):
+        draft.add(add.prepare(2))
+    draft.submit()
+
+
+def test_a_block_submits_by_itself(app: Foliot, add: Any) -> None:
+    def draw() -> None:
+        with app.workflow("sums") as flow:
+            flow.add(add.prepare(1))
+            flow.submit()
+
+    with pytest.raises(FoliotError, match=r"submitted already, .*; the end of the with block"):
+        draw()
+
+    async def adraw() -> None:
+        async with app.workflow("sums") as flow:
+            flow.add(add.prepare(1))
+            await flow.asubmit()
+
+    with pytest.raises(FoliotError, match=r"submitted already, .*; the end of the with block"):
+        asyncio.run(adraw())
+
+
+def test_a_map_takes_the_function_and_not_a_call_of_it(app: Foliot, add: Any) -> None:
+    with pytest.raises(InvalidValue) as refused:
+        app.workflow("sums").map(add.prepare(1), over=[1])
+    assert str(refused.value) == (
+        "flow.map() takes add itself and its other arguments, not a prepared call,"
+        " for example flow.map(scale, over=[1, 2], factor=3)"
+    )
+
+
+def test_the_method_of_a_handle_is_no_argument(app: Foliot, add: Any) -> None:
+    first = add.submit(1)
+    with pytest.raises(InvalidValue, match=r"Handle\(.*\)\.result is a method, .*\.parents"):
+        add.options(after=[first]).submit(first.result)
