@@ -76,6 +76,14 @@ def test_a_phase_that_there_is_not_is_refused(run: Run) -> None:
     assert "create, fire, on-time, burst, idle" in err
 
 
+def test_a_picture_is_not_drawn_over_another_file(run: Run, tmp_path: Path) -> None:
+    kept = tmp_path / "late.svg"
+    kept.write_text("kept")
+    code, _, err = run("schedules", *SMALL, "--plot", "late.svg")
+    assert (code, kept.read_text()) == (2, "kept")
+    assert "plot: 'late.svg' is there already\nhint: --force overwrites it" in err
+
+
 @pytest.mark.parametrize("own", [0.1, 1.0])
 def test_the_population_is_due_when_its_expressions_say_so(own: float) -> None:
     population = Population(3000, own)

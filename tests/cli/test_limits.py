@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from cli.conftest import Shell
@@ -37,7 +39,7 @@ def test_a_limit_is_set_shown_and_deleted(shell: Shell) -> None:
     shell.submit(5, queue="mail")
     shell.ask(_claim)
     header, mail = shell("limits", "list").out.splitlines()
-    assert header.split() == ["limit", "running", "rate", "burst", "waiting", "set", "by", "note"]
+    assert header.split() == ["limit", "running", "rate", "tokens", "waiting", "set", "by", "note"]
     assert mail.split() == ["queue:mail", "2/2", "3", "ann", "the", "contract"]
     [told] = shell("limits", "list", "--json").json["limits"]
     assert (told["name"], told["concurrency"], told["used"], told["waiting"]) == (
@@ -72,9 +74,38 @@ def test_a_rate_is_shown_as_it_was_given(shell: Shell) -> None:
     ):
         assert shell("limits", "set", "kind:send", "--rate", rate).code == 0
         line = shell("limits", "list").out.splitlines()[1]
-        assert line.split() == ["kind:send", "0", shown, burst, "0", line.split()[-1]]
+        assert line.split() == ["kind:send", "0", shown, f"{burst}/{burst}", "0", line.split()[-1]]
     told = shell("limits", "set", "kind:send", "--rate", "7/h", "--burst", "3", "--json").json
     assert (told["changed"], told["rate"], told["burst"]) == (True, "7/hour", 3)
+
+
+def test_what_is_left_of_a_rate_is_shown_and_when_the_next_may_start(shell: Shell) -> None:
+    shell("limits", "set", "key:a", "--rate", "1/hour", "--burst", "5")
+    _submit(shell, 4, "a")
+    shell.ask(_claim)
+    assert shell("limits", "list").out.splitlines()[1].split()[:5] == [
+        *("key:a", "4", "1/hour", "1/5", "0"),
+    ]
+    _submit(shell, 3, "a")
+    shell.ask(_claim)
+    line = shell("limits", "list").out.splitlines()[1]
+    assert re.search(r"  1/hour  0/5, next in (59m\d\ds|1h00m)  2  ", line)
+    [told] = shell("limits", "list", "--json").json["limits"]
+    assert (told["tokens"], told["wait"]) == (
+        pytest.approx(0, abs=0.1),
+        pytest.approx(3600, abs=60),
+    )
+
+
+def test_what_is_left_of_the_rate_of_many_keys_is_shown_of_each(shell: Shell) -> None:
+    shell("limits", "set", "key:*", "--rate", "1/hour", "--burst", "2")
+    _submit(shell, 1, "a")
+    _submit(shell, 3, "b")
+    shell.ask(_claim)
+    all_, b, a = shell("limits", "list").out.splitlines()[1:]
+    assert all_.split()[:6] == ["key:*", "3", "1/hour", "2", "each", "1"]
+    assert b.split()[:3] == ["key:b", "2", "0/2,"]
+    assert a.split() == ["key:a", "1", "1/2"]
 
 
 def test_the_busiest_keys_of_a_pattern_follow_it(shell: Shell) -> None:

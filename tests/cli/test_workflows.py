@@ -528,7 +528,7 @@ def test_a_graph_is_written_as_mermaid_or_svg(
     file = tmp_path / "fan.svg"
     answer = shell("workflows", "graph", id, "--output", str(file))
     assert (answer.code, answer.out) == (0, "") and file.read_text() == svg
-    told = shell("workflows", "graph", id, "--output", str(file), "--json").json
+    told = shell("workflows", "graph", id, "--output", str(file), "--force", "--json").json
     assert told == {"format": "svg", "file": str(file)}
     page = tmp_path / "fan.md"
     shell("workflows", "graph", id, "--output", str(page))

@@ -205,6 +205,7 @@ ROWS = {
     "L55": "`COLUMNS=0`, `1`, unset",
     "L57": "decimal-comma locale",
     "L58": "`TZ=Mars/Phobos`, `TZ=`",
+    "L59": "`--output existing-file`",
     "L61": "read-only or missing `HOME`",
     "L62": "config file broken",
     "L63": "config with unknown key",
@@ -406,7 +407,6 @@ VOID = {
     "L42": ("429", "comes with the HTTP API: nothing here listens or speaks HTTP"),
     "L43": ("500, 503", "comes with the HTTP API: nothing here listens or speaks HTTP"),
     "L51": ("output format unknown", "there is one switch, --json"),
-    "L59": ("`--output existing-file`", "no command writes files: the shell does"),
     "L70": (
         "server: port in use, privileged port",
         "comes with the HTTP API: nothing here listens or speaks HTTP",

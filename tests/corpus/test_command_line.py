@@ -238,6 +238,23 @@ def test_a_worker_whose_app_is_wrong_says_what(
     assert "supervisor.py" not in err
 
 
+@row("L59")
+def test_a_file_that_is_there_is_only_overwritten_by_force(foliot: Foliot_, tmp_path: Path) -> None:
+    (tmp_path / "flow.json").write_text('{"name": "etl", "steps": [{"name": "a", "kind": "load"}]}')
+    draw = ("workflows", "graph", "flow.json", "--output", "flow.svg")
+    assert foliot(*draw).code == 0
+    (tmp_path / "flow.svg").write_text("kept")
+    answer = foliot(*draw)
+    assert answer.code == 2
+    assert answer.err == (
+        "error: output: 'flow.svg' is there already\nhint: --force overwrites it\n"
+    )
+    assert (tmp_path / "flow.svg").read_text() == "kept"
+    assert foliot(*draw, "--force").code == 0
+    assert (tmp_path / "flow.svg").read_text().startswith("<svg")
+    assert foliot(*draw[:-1], "/dev/null", "--format", "svg").code == 0, "a device loses nothing"
+
+
 @row("L73")
 def test_upgrading_twice_at_once_is_harmless(tmp_path: Path) -> None:
     running = [_start("db", "upgrade", directory=tmp_path) for _ in range(3)]

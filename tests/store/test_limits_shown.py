@@ -59,6 +59,49 @@ async def test_each_limit_shows_those_who_wait_for_it(world: World) -> None:
     assert await use(world, "key:b:2") == (1, 2)
 
 
+async def test_of_a_rate_is_shown_what_is_left_and_when_the_next_may_start(world: World) -> None:
+    await limit(world, "key:a", rate="60/minute", burst=3)
+    await limit(world, "queue:slow", concurrency=1)
+    session = await world.open_session()
+
+    async def left() -> list[tuple[float | None, float | None]]:
+        return [(one.tokens, one.wait) for one in await list_limits(world.store)]
+
+    assert await left() == [(3, 0), (None, None)]
+    jobs = await submit_many(world, 2, "a")
+    assert len(await world.claim(session)) == len(jobs)
+    [(tokens, wait), _] = await left()
+    assert tokens == pytest.approx(1, abs=0.9)
+    assert wait == 0
+    await submit_many(world, 9, "a")
+    await world.claim(session)
+    [(tokens, wait), _] = await left()
+    assert tokens is not None and tokens < 1
+    assert wait == pytest.approx(1 - tokens, abs=1e-6)
+    assert (await standing(world, "key:a")).tokens == pytest.approx(tokens, abs=0.9)
+
+
+async def test_of_a_rate_for_many_keys_it_is_shown_of_each(world: World) -> None:
+    await limit(world, "key:*", rate="1/hour", burst=2)
+    session = await world.open_session()
+    for key, many in (("a", 3), ("b", 1)):
+        for _ in range(many):
+            await submit(world, key)
+    done = await world.claim(session)
+    for job in done:
+        await world.end(session, job)
+    await submit(world, "c")
+    await world.claim(session)
+    [found] = await list_limits(world.store)
+    assert (found.tokens, found.wait) == (None, None)
+    a, c = sorted(found.keys, key=lambda key: key.name)
+    assert (a.name, a.used) == ("key:a", 0), "nobody runs, and one waits"
+    assert a.tokens == pytest.approx(0, abs=0.1)
+    assert a.wait == pytest.approx(3600, abs=360)
+    assert (c.name, c.used, c.wait) == ("key:c", 1, 0)
+    assert c.tokens == pytest.approx(1, abs=0.1)
+
+
 async def test_those_who_wait_are_counted_up_to_a_number(world: World) -> None:
     await limit(world, "key:*", concurrency=0)
     await submit_many(world, 3, "a")
@@ -102,7 +145,7 @@ async def test_the_questions_are_as_many_whatever_there_is(
         await list_limits(world.store)
         few = list(asked)
         for number in range(20):
-            await limit(world, f"key:{number}", concurrency=0)
+            await limit(world, f"key:{number}", concurrency=0, rate="1/second")
             await submit(world, f"{number}")
         await world.claim(await world.open_session())
         asked.clear()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from foliot.checks import check_seconds, check_whole
+from foliot.cli.given import check_unwritten
 from foliot.cli.options import DEFAULT_OPTIONS, Options, Whole
 from foliot.cli.output import print_json, print_table
 from foliot.errors import InvalidValue
@@ -275,7 +277,7 @@ def schedules(
     concurrency
         Jobs running at once in each process.
     force
-        Run on a store that has jobs and schedules in it.
+        Run on a store that has jobs and schedules in it, and overwrite the file of --plot.
     """
     from foliot.bench.population import MOST
     from foliot.bench.schedules import Plan, read_phases
@@ -288,6 +290,8 @@ def schedules(
         raise InvalidValue(
             "own_triggers", own_triggers, "is no share from 0 to 1", example="--own-triggers 0.1"
         )
+    if plot is not None:
+        check_unwritten("plot", Path(plot), force=force)
     plan = Plan(
         count=count,
         own_triggers=own_triggers,

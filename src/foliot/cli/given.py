@@ -1,8 +1,9 @@
-"""What is typed for a time, a wait or a priority."""
+"""What is typed for a time, a wait, a priority or a file to write."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from pathlib import Path
 
 from foliot.errors import InvalidValue
 from foliot.model.job import Priority
@@ -17,6 +18,12 @@ def read_wait(field: str, text: str | None) -> float | None:
         return read_duration(text)
     except ValueError as error:
         raise InvalidValue(field, text, str(error), example=f"{field} 10m") from None
+
+
+def check_unwritten(field: str, path: Path, *, force: bool) -> None:
+    """What is in a file is not lost by a slip. Devices and pipes lose nothing."""
+    if not force and path.is_file():
+        raise InvalidValue(field, str(path), "is there already", hint="--force overwrites it")
 
 
 def read_time(field: str, text: str | None) -> datetime | None:

@@ -8,16 +8,17 @@ from foliot import limit_commands, queue_commands
 from foliot.author import Author
 from foliot.cli.ask import ask
 from foliot.cli.options import DEFAULT_OPTIONS, OptionalWhole, Options
-from foliot.cli.output import print_doubt, print_json, print_table, print_unknown
+from foliot.cli.output import ago, print_doubt, print_json, print_table, print_unknown
 from foliot.ids import Ids
-from foliot.model.limit import Use, show_gate
-from foliot.store.limiting import Standing
+from foliot.model.limit import Limit, show_gate
+from foliot.store.limiting import KeyStanding, Standing
 from foliot.store.port import Store
 
 
 def list_limits(*, options: Options = DEFAULT_OPTIONS) -> None:
     """List the limits, how much of each is used, and how many jobs wait for it.
 
+    Tokens are how many may start at once by the rate, of its burst.
     Of a limit for many keys the busiest keys follow. Counting those who wait stops at 10,000; a + says that there are
     more.
     """
@@ -26,7 +27,7 @@ def list_limits(*, options: Options = DEFAULT_OPTIONS) -> None:
         print_json({"limits": [_told(one) for one in found]})
         return
     rows = [row for one in found for row in (_row(one), *(_key_row(one, key) for key in one.keys))]
-    print_table(("limit", "running", "rate", "burst", "waiting", "set by", "note"), rows)
+    print_table(("limit", "running", "rate", "tokens", "waiting", "set by", "note"), rows)
 
 
 def set_limit(
@@ -111,14 +112,26 @@ def _row(one: Standing) -> tuple[str, ...]:
     if limit.is_pattern or one.keys:
         used = f"{one.used} ({limit.concurrency} each)" if most else f"{one.used}"
     waiting = f"{one.waiting}{'+' if one.at_least else ''}"
-    burst = "" if limit.rate is None else f"{limit.burst}"
+    tokens = _tokens(limit, one.tokens, one.wait)
     rate = limit.shown_rate or ""
-    return (limit.name, used, rate, burst, waiting, limit.updated_by or "", limit.note or "")
+    return (limit.name, used, rate, tokens, waiting, limit.updated_by or "", limit.note or "")
 
 
-def _key_row(one: Standing, use: Use) -> tuple[str, ...]:
+def _key_row(one: Standing, key: KeyStanding) -> tuple[str, ...]:
     most = "" if one.limit.concurrency is None else f"/{one.limit.concurrency}"
-    return (f"  {show_gate(use.name)}", f"{use.used}{most}", "", "", "", "", "")
+    tokens = _tokens(one.limit, key.tokens, key.wait)
+    return (f"  {show_gate(key.name)}", f"{key.used}{most}", "", tokens, "", "", "")
+
+
+def _tokens(limit: Limit, left: float | None, wait: float | None) -> str:
+    """How many may start at once, and when there is the next where none is left."""
+    if limit.rate is None:
+        return ""
+    if left is None:
+        return f"{limit.burst} each"
+    whole = int(left + 1e-9)  # what adding fractions loses
+    next_ = "" if whole or wait is None else f", next in {ago(wait)}"
+    return f"{whole}/{limit.burst}{next_}"
 
 
 def _told(one: Standing) -> dict[str, object]:

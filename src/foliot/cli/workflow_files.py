@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from cyclopts import Parameter
 
+from foliot.cli.given import check_unwritten
 from foliot.cli.options import DEFAULT_OPTIONS, Options
 from foliot.cli.output import print_json
 from foliot.errors import InvalidValue
@@ -90,6 +91,7 @@ def graph(
     *,
     format: Literal["mermaid", "svg"] | None = None,
     output: Path | None = None,
+    force: Switch = False,
     options: Options = DEFAULT_OPTIONS,
 ) -> None:
     """Write the graph of a workflow, with the states of its steps; or that of a file, without a store.
@@ -102,11 +104,15 @@ def graph(
         As what: else as the name of the --output says, or mermaid.
     output
         The file to write it to, .svg, .mmd or .md; else stdout.
+    force
+        Overwrite a file that is there already.
     """
     from foliot.clock import SystemClock
     from foliot.drawing import to_mermaid, to_svg
 
     format = format or _format_for(output)
+    if output is not None:
+        check_unwritten("output", output, force=force)
     if _is_file(target):
         workflow, steps = _not_submitted(target, options.load().settings.limits)
     else:

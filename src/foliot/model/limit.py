@@ -256,6 +256,10 @@ class Door:
         """How many could pass this one now; None: any number."""
         return self._gate(name).room
 
+    def tokens(self, name: str) -> float | None:
+        """That are left of its rate now; None: it has none."""
+        return self._gate(name).use.tokens
+
     def wait(self, name: str) -> float | None:
         """Seconds until one more may start by its rate; None: time alone changes nothing."""
         return self._gate(name).wait

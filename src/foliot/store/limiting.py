@@ -21,6 +21,15 @@ from foliot.store.reply import Rows
 from foliot.store.searching import Record
 
 
+class KeyStanding(msgspec.Struct, frozen=True):
+    """How one key stands of a limit that has several."""
+
+    name: str  # that it is counted under
+    used: int
+    tokens: float | None  # that are left of its rate; None: it has none
+    wait: float | None  # seconds until its rate lets the next one in
+
+
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """A limit, and how it stands."""
 
@@ -28,7 +37,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     used: int  # jobs that run under it; under a pattern, those of all its keys
     waiting: int  # jobs that wait for it, counted up to a number
     at_least: bool = False  # there are more
-    keys: list[Use] = []  # where it has several: those that are used most
+    keys: list[KeyStanding] = []  # where it has several: those that are used most
+    tokens: float | None = None  # of one gate: what is left of its rate
     wait: float | None = None  # of one gate: seconds until its rate lets the next one in
 
 
@@ -193,6 +203,7 @@ class Overview:
             if gate in limits and limits[gate].is_pattern:  # it is not asked for one of its keys
                 self.gate = None
         self._used: Counter[str] = Counter()
+        self._waited: set[str] = set()
 
     def count(self, running: Iterable[Sequence[Any]]) -> None:
         """What count_running tells."""
@@ -202,18 +213,23 @@ class Overview:
 
     @property
     def gates(self) -> list[str]:
-        """Of which the tokens are told."""
-        return list(self._used) if self.gate is None else [self.gate]
+        """Of which the tokens are told, after `count` and `waited`: of keys, those that are used or waited for."""
+        if self.gate is not None:
+            return [self.gate]
+        rated = {one.name for one in self.limits if one.rate is not None and not one.is_pattern}
+        return sorted(rated | self._used.keys() | self._waited)
 
     def waited(self, found: Iterable[tuple[int, str]]) -> list[tuple[int, int, str]]:
         """Partitions and gates that jobs wait at, each with the number of its limit here."""
         numbers = {limit.name: number for number, limit in enumerate(self.limits)}
         named = ((partition, name, self._rules.limit(name)) for partition, name in found)
-        return [
+        waited = [
             (numbers[limit.name], partition, name)
             for partition, name, limit in named
             if limit is not None and limit.name in numbers
         ]
+        self._waited = {name for _, _, name in waited}
+        return waited
 
     def standings(
         self, uses: Sequence[Sequence[Any]], waiting: Iterable[tuple[int, int]], most: int
@@ -223,7 +239,7 @@ class Overview:
         taken: dict[str, list[Use]] = {}
         for name in self.gates:
             limit = self._rules.limit(name)
-            if limit is not None and (self.gate is not None or self._used[name]):
+            if limit is not None and (limit.rate is not None or self._used[name]):
                 use = tokens.get(name) or Use(name)
                 use = msgspec.structs.replace(use, used=self._used[name])
                 taken.setdefault(limit.name, []).append(use)
@@ -238,13 +254,20 @@ class Overview:
     ) -> Standing:
         several = limit.is_pattern or any(use.name != limit.name for use in uses)
         uses.sort(key=lambda use: (-use.used, use.name))
+        door, gate = Door(self._rules, uses, now), self.gate
+        gate = limit.name if gate is None and not several else gate
+        keys = uses[:_MOST_SHOWN] if gate is None else []
         return Standing(
             limit=limit,
             used=sum(use.used for use in uses),
             waiting=waiting,
             at_least=waiting >= most,
-            keys=uses[:_MOST_SHOWN] if several and self.gate is None else [],
-            wait=None if self.gate is None else Door(self._rules, uses, now).wait(self.gate),
+            keys=[
+                KeyStanding(key.name, key.used, door.tokens(key.name), door.wait(key.name))
+                for key in keys
+            ],
+            tokens=None if gate is None else door.tokens(gate),
+            wait=None if gate is None else door.wait(gate),
         )
 
 

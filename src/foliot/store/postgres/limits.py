@@ -94,13 +94,13 @@ class PostgresLimits:
         if not overview.limits:
             return []
         overview.count(await read(SQL["count_running"], {}))
-        asked: Values = {"names": texts(overview.gates), "now": self._now()}
-        uses = await read(SQL["read_uses"], asked)
         if overview.gate is None:
             found = await read(SQL["find_waited"], {"limit": _MOST_KEYS})
         else:
             found = [(partition, overview.gate) for partition in range(self._partitions)]
         waited = overview.waited(found)
+        asked: Values = {"names": texts(overview.gates), "now": self._now()}
+        uses = await read(SQL["read_uses"], asked)
         values: Values = {
             "numbers": numbers(number for number, _, _ in waited),
             "partitions": numbers(partition for _, partition, _ in waited),

@@ -236,13 +236,13 @@ class SqliteLimits:
         if not overview.limits:
             return []
         overview.count(execute(connection, SQL["count_running"], {}))
-        asked: Values = {"names": to_json(overview.gates), "now": store_now(self._clock)}
-        uses = execute(connection, SQL["read_uses"], asked)
         if overview.gate is None:
             found = execute(connection, SQL["find_waited"], {"limit": _MOST_KEYS})
         else:
             found = [(partition, overview.gate) for partition in range(self._partitions)]
         values: Values = {"waited": to_json(overview.waited(found)), "limit": most}
+        asked: Values = {"names": to_json(overview.gates), "now": store_now(self._clock)}
+        uses = execute(connection, SQL["read_uses"], asked)
         waiting = execute(connection, SQL["count_waiting"], values)
         return overview.standings(uses, waiting, most)
 
