@@ -114,3 +114,17 @@ async def test_a_job_moved_to_a_queue_of_turns_while_it_was_held_waits_for_its_t
     await world.store.jobs.admit_kinds(world.partition, ["echo"])
     seen = await world.get(job.id)
     assert (seen.state, seen.reason) == (JobState.HELD, "turn")
+
+
+async def test_a_queue_is_known_by_any_live_job_in_it(world: World) -> None:
+    session = await world.open_session()
+    await world.run(session, queue="running")
+    held = await world.run(session, queue="held")
+    await world.finish(session, world.outcome(held, End.HOLD))
+    done = await world.run(session, queue="ended")
+    await world.finish(session, world.outcome(done, End.SUCCEED))
+    await world.submit(queue="scheduled", run_at=world.after(600))
+    await world.submit(queue="ready")
+    names = ("running", "held", "scheduled", "ready", "ended")
+    doubts = await queue_commands.find_doubts(world.store, [("queue", name) for name in names])
+    assert list(doubts) == [("queue", "ended")]
