@@ -51,6 +51,10 @@ class Talk(Protocol):
         """Until there is a reply to everything that was said."""
         ...
 
+    def expect(self, steps: int) -> None:
+        """So many are to be thought of between two questions, which takes its time."""
+        ...
+
     async def insert(self, jobs: Sequence[NewJob]) -> None: ...
 
     async def cancel(self, ids: Sequence[str], flows: Sequence[str]) -> None:
@@ -118,7 +122,9 @@ async def lock(talk: Talk, ids: Iterable[str]) -> dict[JobId, Locked]:
     if not named:
         return {}
     found = await talk.ask("lock_workflows", ids=to_json(named))
-    return {JobId(row[0]): _locked(*row) for row in found}
+    locked = {JobId(row[0]): _locked(*row) for row in found}
+    talk.expect(sum(flow.total for flow in locked.values()))
+    return locked
 
 
 def _locked(id: str, state: str, policy: str, *told: Any) -> Locked:

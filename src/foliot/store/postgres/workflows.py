@@ -45,6 +45,9 @@ class PostgresTalk:
     def _step(self, name: str, values: Values) -> Step:
         return Step(SQL[name], {**values, "partition": self._partition, "now": self._now})
 
+    def expect(self, steps: int) -> None:
+        self._ask.expect(steps)
+
     async def insert(self, jobs: Sequence[NewJob]) -> None:
         for step in insert_steps(self._partition, jobs, self._now):
             await self._ask(step)

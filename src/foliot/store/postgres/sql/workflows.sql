@@ -240,27 +240,27 @@ SET pending = ((SELECT facts FROM told) -> s.job::text ->> 1)::integer, succeede
 WHERE s.partition = :partition AND s.job = ANY ((SELECT ids FROM told)::uuid[]) AND s.state IS NULL;
 
 -- name: begin_steps
--- Rows of [job, hold, delay, expires_in]: they may run, now or after their delay. Placed as submit_jobs would.
+-- Rows of [job, hold, delay, expires_in]: they may run, now or after their delay. Placed as submit_jobs would. What each
+-- is told is looked up: a join of thousands is planned as a loop in a loop where few rows are expected.
 WITH told AS MATERIALIZED (
-    SELECT (n ->> 0)::uuid AS id, n ->> 1 AS hold,
-           coalesce(:now, statement_timestamp()) + make_interval(secs => coalesce((n ->> 2)::float8, 0)) AS due_at,
-           coalesce(:now, statement_timestamp()) + make_interval(secs => (n ->> 3)::float8) AS expires_at
-    FROM jsonb_array_elements(:rows::jsonb) n
+    SELECT jsonb_object_agg(n ->> 0, n) AS facts, array_agg((n ->> 0)::uuid) AS ids FROM jsonb_array_elements(:rows::jsonb) n
 )
 UPDATE foliot.jobs j
-SET state = CASE WHEN t.hold IS NOT NULL OR j.ordering_key IS NOT NULL THEN 'held'
-                 WHEN greatest(t.due_at, j.run_at) > coalesce(:now, statement_timestamp()) THEN 'scheduled'
-                 WHEN j.lane & 3 = 3 THEN 'held' ELSE 'ready' END,
-    hold = CASE WHEN t.hold IS NOT NULL THEN t.hold
+SET (state, hold, rank, run_at, expires_at) = (
+    SELECT CASE WHEN t.hold IS NOT NULL OR j.ordering_key IS NOT NULL THEN 'held'
+                WHEN t.due_at > t.now THEN 'scheduled'
+                WHEN j.lane & 3 = 3 THEN 'held' ELSE 'ready' END,
+           CASE WHEN t.hold IS NOT NULL THEN t.hold
                 WHEN j.ordering_key IS NOT NULL THEN 'admission'
-                WHEN greatest(t.due_at, j.run_at) > coalesce(:now, statement_timestamp()) THEN NULL
+                WHEN t.due_at > t.now THEN NULL
                 WHEN j.lane & 3 = 3 THEN 'admission' END,
-    rank = CASE j.lane & 3 WHEN 3 THEN 0
-                ELSE j.rank + (extract(epoch FROM greatest(t.due_at, j.run_at) - j.run_at) * 1000000)::bigint END,
-    run_at = greatest(t.due_at, j.run_at), expires_at = coalesce(t.expires_at, j.expires_at)
-FROM told t
-WHERE j.partition = :partition AND j.id = t.id AND j.state || '' = 'waiting'
-  AND j.id = ANY (ARRAY(SELECT id FROM told))
+           CASE j.lane & 3 WHEN 3 THEN 0
+                ELSE j.rank + (extract(epoch FROM t.due_at - j.run_at) * 1000000)::bigint END,
+           t.due_at, coalesce(t.now + make_interval(secs => t.expires_in), j.expires_at)
+    FROM (SELECT s.now, s.n ->> 1 AS hold, (s.n ->> 3)::float8 AS expires_in,
+                 greatest(s.now + make_interval(secs => coalesce((s.n ->> 2)::float8, 0)), j.run_at) AS due_at
+          FROM (SELECT coalesce(:now, statement_timestamp()) AS now, (SELECT facts FROM told) -> j.id::text AS n) s) t)
+WHERE j.partition = :partition AND j.state || '' = 'waiting' AND j.id = ANY ((SELECT ids FROM told)::uuid[])
 RETURNING j.lane, j.state;
 
 -- name: skip_steps
