@@ -136,7 +136,7 @@ def _locked(id: str, state: str, policy: str, *told: Any) -> Locked:
 async def end(talk: Talk, flows: Sequence[str], ids: Sequence[str]) -> Progress:
     """These steps may have ended in this transaction. What was said last of it is not heard yet."""
     if ids:
-        talk.say("mark_steps", ids=to_json(list(ids)))
+        talk.say("mark_steps", ids=to_json(list(ids)), flows=to_json(list(flows)))
     progress = Progress()
     await _tell(talk, flows, progress)
     return progress
@@ -293,5 +293,7 @@ async def hand_over(talk: Talk, waiting: Sequence[tuple[str, str, str]]) -> bool
     rows = [(job, come[flow, name]) for job, flow, name in waiting if (flow, name) in come]
     if rows:
         talk.say("end_signalled", rows=to_json(rows))
-        talk.say("mark_steps", ids=to_json([job for job, _ in rows]))
+        flows = sorted({flow for _, flow, _ in waiting})
+        ids = [job for job, _ in rows]
+        talk.say("mark_steps", ids=to_json(ids), flows=to_json(flows))
     return bool(rows)

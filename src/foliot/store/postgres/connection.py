@@ -114,8 +114,8 @@ class Transacting(Protocol):
 
 
 class Line(AsyncConnection[Any]):
-    """A connection that knows when its plans were made, and whether the server has ended it because we were silent in the
-    middle of a transaction: the error that follows does not say so."""
+    """A connection that knows when its plans were made, and whether the server has ended it because we were silent in
+    the middle of a transaction: the error that follows does not say so."""
 
     planned_at = 0.0
     was_silent = False
