@@ -84,6 +84,9 @@ class _Listening:
         self._fate.count()
         await self._talk.hear()
 
+    def expect(self, steps: int) -> None:
+        self._talk.expect(steps)
+
     async def insert(self, jobs: Sequence[NewJob]) -> None:
         self._fate.count()
         await self._talk.insert(jobs)

@@ -76,3 +76,13 @@ def test_no_table_is_looked_through(large: psycopg.Connection[Any], name: str, m
     found = nodes(explain(large, SQL[name], VALUES, mode=mode))
     walked = {node["Relation Name"] for node in found if node["Node Type"] == "Seq Scan"}
     assert not walked & {"jobs", "steps", today}
+
+
+@pytest.mark.parametrize("mode", ["generic", "custom"])
+def test_steps_begin_by_a_look_for_each(large: psycopg.Connection[Any], mode: Mode) -> None:
+    """Fifty thousand begin at once when a map is done. Where nobody has counted the jobs for a while, a join may be
+    planned as a loop in a loop, which takes minutes for that."""
+    found = {
+        node["Node Type"] for node in nodes(explain(large, SQL["begin_steps"], VALUES, mode=mode))
+    }
+    assert not found & {"Nested Loop", "Hash Join", "Merge Join"}

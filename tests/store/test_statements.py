@@ -59,6 +59,7 @@ ONLY_POSTGRES = {
     "limit_transaction_wholly": "the same",
     "mark_end": "there is one writer, so nobody waits crosswise",
     "let_go_of_end": "the same",
+    "lock_old_workflows": "there is one writer, so nobody follows meanwhile",
     "grade_oldest_transaction": "nor other transactions to wait for",
     "lock_rules": "there is one writer, so nobody claims beside it",
     "change_rules": "the same",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
-from foliot.ids import Ids
+from foliot.ids import Ids, JobId
 from foliot.model.job import More, NewJob
 from foliot.model.workflow import NewStep, NewWorkflow
+from foliot.store import adding
 from foliot.store.growing import submit
 from foliot.store.guest import at_once
 from foliot.store.reply import Reply, Rows
@@ -28,6 +30,8 @@ class Counting:
 
     async def hear(self) -> None: ...
 
+    def expect(self, steps: int) -> None: ...
+
     async def insert(self, jobs: Sequence[NewJob]) -> None: ...
 
     async def cancel(self, ids: Sequence[str], flows: Sequence[str]) -> None: ...
@@ -45,3 +49,21 @@ def test_steps_with_large_payloads_are_sent_in_several_statements() -> None:
     assert at_once(submit(talk, NewWorkflow(id=id, name="large", steps=steps)))
     assert len(talk.said) > 1
     assert max(talk.said) < 20 << 20 and sum(talk.said) > 40 << 20
+
+
+def test_whether_steps_may_close_a_cycle_takes_as_long_as_there_are_steps() -> None:
+    map_step = JobId("map")
+    steps = [
+        NewStep(
+            name=f"m[{number}]",
+            job=NewJob(JobId(f"{number}"), "kind", b"{}", 0),
+            parents=(map_step,),
+            into=None,
+            mapped=map_step,
+            added_by=map_step,
+        )
+        for number in range(50_000)
+    ]
+    began = time.process_time()
+    assert not adding._may_close_a_cycle(steps)
+    assert time.process_time() - began < 2

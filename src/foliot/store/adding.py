@@ -26,6 +26,7 @@ async def add(
     by: tuple[SessionId, JobId, int] | None,
     limits: LimitSettings | None,
 ) -> tuple[list[AddedStep], Advance]:
+    talk.expect(len(steps))
     flow = (await lock(talk, [id])).get(id)
     if flow is None or not flow.running:
         state = "unknown" if flow is None else "being cancelled" if flow.cancel_requested else None
@@ -212,7 +213,8 @@ def _may_close_a_cycle(steps: Sequence[NewStep]) -> bool:
     """Not if they come after the step that adds them, and before what waits for that, as most do."""
     safe: set[JobId] = set()
     for step in steps:
-        if safe.union([step.added_by or ""]).issuperset(step.parents) and step.into in (None, ()):
+        below = all(parent in safe or parent == step.added_by for parent in step.parents)
+        if below and step.into in (None, ()):
             safe.add(step.job.id)
         elif step.into != ():
             return True

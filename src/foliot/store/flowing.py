@@ -51,6 +51,10 @@ class Talk(Protocol):
         """Until there is a reply to everything that was said."""
         ...
 
+    def expect(self, steps: int) -> None:
+        """So many are to be thought of between two questions, which takes its time."""
+        ...
+
     async def insert(self, jobs: Sequence[NewJob]) -> None: ...
 
     async def cancel(self, ids: Sequence[str], flows: Sequence[str]) -> None:
@@ -118,7 +122,9 @@ async def lock(talk: Talk, ids: Iterable[str]) -> dict[JobId, Locked]:
     if not named:
         return {}
     found = await talk.ask("lock_workflows", ids=to_json(named))
-    return {JobId(row[0]): _locked(*row) for row in found}
+    locked = {JobId(row[0]): _locked(*row) for row in found}
+    talk.expect(sum(flow.total for flow in locked.values()))
+    return locked
 
 
 def _locked(id: str, state: str, policy: str, *told: Any) -> Locked:
@@ -130,7 +136,7 @@ def _locked(id: str, state: str, policy: str, *told: Any) -> Locked:
 async def end(talk: Talk, flows: Sequence[str], ids: Sequence[str]) -> Progress:
     """These steps may have ended in this transaction. What was said last of it is not heard yet."""
     if ids:
-        talk.say("mark_steps", ids=to_json(list(ids)))
+        talk.say("mark_steps", ids=to_json(list(ids)), flows=to_json(list(flows)))
     progress = Progress()
     await _tell(talk, flows, progress)
     return progress
@@ -287,5 +293,7 @@ async def hand_over(talk: Talk, waiting: Sequence[tuple[str, str, str]]) -> bool
     rows = [(job, come[flow, name]) for job, flow, name in waiting if (flow, name) in come]
     if rows:
         talk.say("end_signalled", rows=to_json(rows))
-        talk.say("mark_steps", ids=to_json([job for job, _ in rows]))
+        flows = sorted({flow for _, flow, _ in waiting})
+        ids = [job for job, _ in rows]
+        talk.say("mark_steps", ids=to_json(ids), flows=to_json(flows))
     return bool(rows)

@@ -32,6 +32,9 @@ async def follow(
     flow, homes = await _running(talk, child, homes)
     child, homes, maps = await _with_elements(talk, child, homes)
     named = to_json(sorted(child.parents))
+    talk.say("lock_parents", ids=named)
+    talk.say("lock_ended_parents", ids=named)
+    # Once more: one that was dead may live again since we waited for it.
     live = {JobId(row[0]): row for row in await talk.ask("lock_parents", ids=named)}
     found = {JobId(row[0]): row for row in await talk.ask("find_parents", ids=named)}
     ended = {id: JobState(row[1]) for id, row in found.items() if id not in live}

@@ -35,6 +35,7 @@ _BATCH: Final = 2_000  # rows in one statement
 
 
 async def submit(talk: Talk, workflow: NewWorkflow) -> bool:
+    talk.expect(len(workflow.steps))
     if not await insert_workflow(talk, workflow):
         return False
     if workflow.waiter is not None:

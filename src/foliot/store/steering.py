@@ -70,7 +70,7 @@ async def _stop(talk: Talk, id: JobId) -> None:
     ]
     await talk.ask("request_cancel_of_steps", ids=to_json(others), running=True)
     gone = [row[0] for row in await talk.ask("skip_steps", ids=to_json(others), reason="fail_fast")]
-    await talk.ask("mark_steps", ids=to_json(gone))
+    await talk.ask("mark_steps", ids=to_json(gone), flows=to_json([id]))
 
 
 async def _cancel(talk: Talk, id: JobId, reason: str, progress: Progress) -> None:
@@ -78,7 +78,7 @@ async def _cancel(talk: Talk, id: JobId, reason: str, progress: Progress) -> Non
     live = [row[0] for row in await talk.ask("list_live_steps", id=id)]
     await talk.ask("request_cancel_of_steps", ids=to_json(live), running=False)
     await talk.cancel(live, [id])
-    await talk.ask("mark_steps", ids=to_json(live))
+    await talk.ask("mark_steps", ids=to_json(live), flows=to_json([id]))
     # In transactions of their own: whoever ends an inner workflow has its lock before that of a job out here.
     inner = await talk.ask("find_inner_workflows", ids=to_json(live))
     progress.more.update(JobId(row[0]) for row in inner)
@@ -110,7 +110,7 @@ async def signal(
     progress = Progress()
     rows = [(job, payload.decode()) for job in sorted(waiting)]
     await talk.ask("end_signalled", rows=to_json(rows))
-    await talk.ask("mark_steps", ids=to_json(waiting))
+    await talk.ask("mark_steps", ids=to_json(waiting), flows=to_json([id]))
     await tell(talk, [id], progress)
     return progress.advance
 
@@ -183,7 +183,7 @@ async def retry(talk: Talk, id: JobId, only: Sequence[JobId]) -> tuple[list[JobI
     await talk.ask("note_began", id=id)
     if ruled_out := [job for job, verdict in again.items() if verdict == "skip"]:
         await talk.ask("skip_steps", ids=to_json(ruled_out), reason="parents")
-        await talk.ask("mark_steps", ids=to_json(ruled_out))
+        await talk.ask("mark_steps", ids=to_json(ruled_out), flows=to_json([id]))
     progress = Progress()
     await hand_over(talk, waiting)
     await tell(talk, [id], progress)

@@ -14,13 +14,14 @@ import msgspec
 import psycopg
 from psycopg import AsyncConnection, AsyncRawCursor, errors
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.errors import Diagnostic
 from psycopg.generators import send as flush
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from foliot.clock import Clock
 from foliot.errors import InvalidValue, StoreUnavailable
 from foliot.ids import Ids
-from foliot.store.postgres.failures import explain, role_of, translate, unavailable
+from foliot.store.postgres.failures import explain, role_of, silenced, translate, unavailable
 from foliot.store.reply import Reply, Rows
 from foliot.store.sql import Statement
 
@@ -36,6 +37,9 @@ _PLANS_LAST: Final = (
 # A process that is stopped between two statements keeps what it has locked from others no longer than this, which is
 # less than the term of a lease.
 _BEGIN: Final = ("BEGIN", "SET LOCAL idle_in_transaction_session_timeout = '3s'")
+# Longer where it has to think of many rows meanwhile, and others in this process do as well.
+_PATIENCE: Final = "SET LOCAL idle_in_transaction_session_timeout = '{}s'"
+_IN_A_SECOND: Final = 5_000  # rows
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -50,9 +54,23 @@ class Ask:
     """Asks within a transaction, one question after the other. What is only said goes with the next question, in one
     round trip, or with the commit."""
 
-    def __init__(self, send: Callable[[Sequence[Step]], Awaitable[list[Rows]]]) -> None:
+    def __init__(
+        self,
+        send: Callable[[Sequence[Step]], Awaitable[list[Rows]]],
+        before: list[str] | None = None,
+    ) -> None:
+        """`before`: what goes before the next question, where the transaction is our own."""
         self._send = send
+        self._before = before
         self._said: list[tuple[Step, Reply]] = []
+        self._patience = 0
+
+    def expect(self, rows: int) -> None:
+        """So many have to be thought of between two questions: the server waits for us accordingly."""
+        patience = rows // _IN_A_SECOND
+        if self._before is not None and patience > self._patience:
+            self._patience = patience
+            self._before.append(_PATIENCE.format(3 + patience))
 
     async def __call__(self, step: Step) -> Rows:
         reply = self.say(step)
@@ -96,9 +114,15 @@ class Transacting(Protocol):
 
 
 class Line(AsyncConnection[Any]):
-    """A connection that knows when its plans were made."""
+    """A connection that knows when its plans were made, and whether the server has ended it because we were silent in
+    the middle of a transaction: the error that follows does not say so."""
 
     planned_at = 0.0
+    was_silent = False
+
+    def note(self, said: Diagnostic) -> None:
+        if said.sqlstate == errors.IdleInTransactionSessionTimeout.sqlstate:
+            self.was_silent = True
 
 
 class Connections:
@@ -166,24 +190,25 @@ class Connections:
         comes next. It may be begun again."""
 
         async def run(connection: Line) -> T:
-            begin: Sequence[str] = _BEGIN
+            before = [*_BEGIN]
 
             # One pipeline with marks in it: after a mark the server counts the time that it waits for us, after a
             # pipeline it does not.
             async with connection.pipeline() as pipeline:
 
                 async def send(steps: Sequence[Step]) -> list[Rows]:
-                    nonlocal begin
-                    before, begin = begin, ()
                     cursors = await self._send(connection, steps, before=before)
+                    before.clear()
                     # `sync` waits for the server when the socket has taken a part, and the server for the rest.
                     await connection.wait(flush(connection.pgconn))
                     await pipeline.sync()
                     return await _fetch(cursors)
 
-                ask = Ask(send)
+                ask = Ask(send, before)
                 told = await talk(ask)
-                cursors = await self._send(connection, ask.unheard, before=begin, after=("COMMIT",))
+                cursors = await self._send(
+                    connection, ask.unheard, before=before, after=("COMMIT",)
+                )
             ask.answer(await _fetch(cursors))
             return told
 
@@ -213,6 +238,8 @@ class Connections:
         except psycopg.Error as error:
             # A server that has become read-only, or forgot a statement, is left for a new connection.
             await connection.close()
+            if connection.was_silent:
+                raise silenced() from error
             raise explain(error, role=self._role) from error
         except Exception:
             # Refused in the middle of a conversation, or to be begun again: nothing is wrong with the connection.
@@ -284,6 +311,7 @@ class Connections:
     async def _configure(self, connection: Line) -> None:
         connection.prepare_threshold = None if self.pooled else 0
         connection.planned_at = self._clock.monotonic()
+        connection.add_notice_handler(connection.note)
 
 
 async def _fetch(cursors: Sequence[AsyncRawCursor[Any]]) -> list[Rows]:

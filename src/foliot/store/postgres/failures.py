@@ -65,6 +65,13 @@ def unavailable(error: Exception, *, unknown: bool) -> StoreUnavailable:
     return StoreUnavailable(f"PostgreSQL: {_text(error)}", unknown=unknown)
 
 
+def silenced() -> StoreUnavailable:
+    return StoreUnavailable(
+        "PostgreSQL: the server has ended a transaction in the middle of which this process said nothing for too long:"
+        " its event loop was blocked, or the machine too busy. Nothing of it was stored"
+    )
+
+
 def role_of(conninfo: str) -> str:
     given = conninfo_to_dict(conninfo).get("user")
     if given:

@@ -11,7 +11,7 @@ from foliot.ids import JobId
 from foliot.model.job import NewJob
 from foliot.store import rows, steering
 from foliot.store.conversing import Conversing
-from foliot.store.flowing import Talk
+from foliot.store.flowing import Talk, to_json
 from foliot.store.postgres.arrays import words
 from foliot.store.postgres.audit import audit_steps
 from foliot.store.postgres.connection import Ask, Step, Transacting, Values
@@ -45,6 +45,9 @@ class PostgresTalk:
     def _step(self, name: str, values: Values) -> Step:
         return Step(SQL[name], {**values, "partition": self._partition, "now": self._now})
 
+    def expect(self, steps: int) -> None:
+        self._ask.expect(steps)
+
     async def insert(self, jobs: Sequence[NewJob]) -> None:
         for step in insert_steps(self._partition, jobs, self._now):
             await self._ask(step)
@@ -76,8 +79,13 @@ class PostgresWorkflows(Conversing):
 
     async def _prune(self, partition: int, *, keep: float, limit: int) -> int:
         values: Values = {"partition": partition, "keep": keep, "limit": limit, "now": self._now()}
-        [gone] = await self._connections.transact([Step(SQL["prune_workflows"], values)])
-        return len(gone)
+
+        async def talk(ask: Ask) -> int:
+            old = [row[0] for row in await ask(Step(SQL["lock_old_workflows"], values))]
+            prune = Step(SQL["prune_workflows"], {**values, "ids": to_json(old)})
+            return len(await ask(prune)) if old else 0
+
+        return await self._connections.converse(talk)
 
     def _now(self) -> datetime | None:
         return self._clock.now_for_store()

@@ -42,6 +42,9 @@ class SqliteTalk:
     async def hear(self) -> None:
         """Every reply is there at once."""
 
+    def expect(self, steps: int) -> None:
+        """The transaction is as long as it is."""
+
     async def insert(self, jobs: Sequence[NewJob]) -> None:
         insert(self._connection, submissions(jobs), self._common)
 

@@ -84,6 +84,7 @@ WITH told AS (
     WHERE j.partition = :partition AND j.id = ANY (:ids::uuid[]) AND j.session = :session
       AND j.state || '' = 'running' AND NOT j.cancel_requested
       AND j.fence = ((SELECT facts FROM told) -> j.id::text ->> 0)::bigint
+      AND (j.workflow IS NULL OR j.workflow = ANY (:flows::uuid[]))
     RETURNING j.id, j.fence, j.attempt, j.claimed_at
 ), failed AS MATERIALIZED (
     SELECT f.reason, f.error, f.traceback, g.*
@@ -217,4 +218,5 @@ SET state = CASE WHEN (SELECT facts FROM told) -> j.id::text ->> 1 IS NULL THEN 
     attempt = j.attempt - 1, session = NULL, deadline_at = NULL
 WHERE j.partition = :partition AND j.id = ANY (:ids::uuid[]) AND j.session = :session
   AND j.state || '' = 'running' AND j.fence = ((SELECT facts FROM told) -> j.id::text ->> 0)::bigint
+  AND (j.workflow IS NULL OR j.workflow = ANY (:flows::uuid[]))
 RETURNING j.id::text;

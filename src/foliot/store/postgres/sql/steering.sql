@@ -252,18 +252,29 @@ FROM foliot.workflows w
 WHERE w.partition = :partition AND w.state = 'running' AND NOT w.cancel_requested
   AND w.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i));
 
+-- name: lock_old_workflows
+-- Those that may be forgotten, before it is looked once more: jobs may have followed their steps since this began.
+SELECT w.id::text FROM foliot.workflows w
+WHERE w.partition = :partition AND w.finished_at < coalesce(:now, now()) - make_interval(secs => :keep)
+  AND (w.followed_by = '[]' OR NOT EXISTS (
+      SELECT FROM jsonb_array_elements_text(w.followed_by::jsonb) i
+      JOIN foliot.workflows f ON f.partition = :partition AND f.id = i::uuid
+      WHERE f.finished_at IS NULL OR f.finished_at >= coalesce(:now, now()) - make_interval(secs => :keep)
+         OR f.total = 0))
+ORDER BY w.finished_at, w.id LIMIT :limit::bigint FOR UPDATE SKIP LOCKED;
+
 -- name: prune_workflows
--- Not what steps that are kept come after. A follower without steps has become part of another, which keeps it. As many
--- as have no more steps together than that, or one.
+-- Of those that are locked: not what steps that are kept come after. A follower without steps has become part of
+-- another, which keeps it. As many as have no more steps together than that, or one.
 WITH due AS MATERIALIZED (
     SELECT w.id, w.total, w.finished_at FROM foliot.workflows w
-    WHERE w.partition = :partition AND w.finished_at < coalesce(:now, now()) - make_interval(secs => :keep)
+    WHERE w.partition = :partition AND w.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
+      AND w.finished_at < coalesce(:now, now()) - make_interval(secs => :keep)
       AND (w.followed_by = '[]' OR NOT EXISTS (
           SELECT FROM jsonb_array_elements_text(w.followed_by::jsonb) i
           JOIN foliot.workflows f ON f.partition = :partition AND f.id = i::uuid
           WHERE f.finished_at IS NULL OR f.finished_at >= coalesce(:now, now()) - make_interval(secs => :keep)
              OR f.total = 0))
-    ORDER BY w.finished_at, w.id LIMIT :limit::bigint FOR UPDATE SKIP LOCKED
 ), old AS MATERIALIZED (
     SELECT p.id
     FROM (SELECT d.id, sum(d.total) OVER (ORDER BY d.finished_at, d.id) - d.total AS steps FROM due d) p

@@ -115,15 +115,23 @@ WHERE j.partition = :partition AND j.workflow IS NULL
 RETURNING j.id::text;
 
 -- name: lock_parents
--- Of jobs that others are to follow: those that live, then, in a statement after that, those that have ended. These are
--- locked as well, so that two who follow one do not both make it a step. Of one that becomes a step: what it takes to
--- submit it again.
-WITH locked AS MATERIALIZED (
-    SELECT j.* FROM foliot.jobs j
-    WHERE j.partition = :partition
-      AND j.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
-    ORDER BY j.id FOR UPDATE
-), past AS MATERIALIZED (
+-- Of jobs that others are to follow: those that live. Of one that becomes a step: what it takes to submit it again.
+SELECT j.id::text, j.workflow::text,
+       CASE WHEN j.workflow IS NULL THEN jsonb_strip_nulls(jsonb_build_object(
+           'id', '', 'payload', '', 'kind', j.kind, 'lane', j.lane & ~3::bigint, 'queue', j.queue,
+           'namespace', j.namespace, 'priority', j.priority, 'max_attempts', j.max_attempts, 'timeout', j.timeout,
+           'more', jsonb_build_object(
+               'tags', j.tags, 'ordering_key', j.ordering_key, 'fair_key', j.fair_key, 'requires', j.requires,
+               'extras', j.extras::jsonb, 'schedule', j.schedule)))::text END,
+       CASE WHEN j.workflow IS NULL THEN j.payload END
+FROM foliot.jobs j
+WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
+ORDER BY j.id FOR UPDATE;
+
+-- name: lock_ended_parents
+-- Those that have ended, so that two who follow one do not both make it a step. In a statement after that which has
+-- waited for those that live: one of them may have ended meanwhile.
+WITH past AS MATERIALIZED (
     SELECT h.id FROM foliot.history h
     WHERE h.partition = :partition
       AND h.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
@@ -134,16 +142,7 @@ WITH locked AS MATERIALIZED (
       AND d.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
     ORDER BY d.id FOR UPDATE
 )
-SELECT l.id::text, l.workflow::text,
-       CASE WHEN l.workflow IS NULL THEN jsonb_strip_nulls(jsonb_build_object(
-           'id', '', 'payload', '', 'kind', l.kind, 'lane', l.lane & ~3::bigint, 'queue', l.queue,
-           'namespace', l.namespace, 'priority', l.priority, 'max_attempts', l.max_attempts, 'timeout', l.timeout,
-           'more', jsonb_build_object(
-               'tags', l.tags, 'ordering_key', l.ordering_key, 'fair_key', l.fair_key, 'requires', l.requires,
-               'extras', l.extras::jsonb, 'schedule', l.schedule)))::text END,
-       CASE WHEN l.workflow IS NULL THEN l.payload END
-FROM locked l
-WHERE (SELECT count(*) FROM past) + (SELECT count(*) FROM buried) >= 0;
+SELECT (SELECT count(*) FROM past) + (SELECT count(*) FROM buried);
 
 -- name: find_parents
 -- Those that have ended; the newest end counts. Steps are known for longer than the history of their jobs.
@@ -168,7 +167,8 @@ WHERE j.partition = :partition AND j.id = :job::uuid AND j.session = :session::u
   AND j.state || '' = 'running';
 
 -- name: mark_steps
--- How the jobs of these steps have ended, in this transaction. One that has not is left alone.
+-- How the jobs of these steps have ended, in this transaction. One that has not is left alone, and so is one that has
+-- become a step of a workflow that is not locked here: whoever has locked that may wait for us.
 UPDATE foliot.steps s
 SET (state, result, finished_at, fence, generation) = (
     SELECT e.state, e.result, CASE WHEN e.state IS NOT NULL THEN coalesce(:now, now()) END,
@@ -181,6 +181,7 @@ SET (state, result, finished_at, fence, generation) = (
                WHERE d.partition = :partition AND d.id = s.job) e ON true
     LIMIT 1)
 WHERE s.partition = :partition AND s.state IS NULL
+  AND s.workflow = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:flows::jsonb) i))
   AND s.job = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i));
 
 -- name: take_untold_steps
@@ -240,27 +241,27 @@ SET pending = ((SELECT facts FROM told) -> s.job::text ->> 1)::integer, succeede
 WHERE s.partition = :partition AND s.job = ANY ((SELECT ids FROM told)::uuid[]) AND s.state IS NULL;
 
 -- name: begin_steps
--- Rows of [job, hold, delay, expires_in]: they may run, now or after their delay. Placed as submit_jobs would.
+-- Rows of [job, hold, delay, expires_in]: they may run, now or after their delay. Placed as submit_jobs would. What each
+-- is told is looked up: a join of thousands is planned as a loop in a loop where few rows are expected.
 WITH told AS MATERIALIZED (
-    SELECT (n ->> 0)::uuid AS id, n ->> 1 AS hold,
-           coalesce(:now, statement_timestamp()) + make_interval(secs => coalesce((n ->> 2)::float8, 0)) AS due_at,
-           coalesce(:now, statement_timestamp()) + make_interval(secs => (n ->> 3)::float8) AS expires_at
-    FROM jsonb_array_elements(:rows::jsonb) n
+    SELECT jsonb_object_agg(n ->> 0, n) AS facts, array_agg((n ->> 0)::uuid) AS ids FROM jsonb_array_elements(:rows::jsonb) n
 )
 UPDATE foliot.jobs j
-SET state = CASE WHEN t.hold IS NOT NULL OR j.ordering_key IS NOT NULL THEN 'held'
-                 WHEN greatest(t.due_at, j.run_at) > coalesce(:now, statement_timestamp()) THEN 'scheduled'
-                 WHEN j.lane & 3 = 3 THEN 'held' ELSE 'ready' END,
-    hold = CASE WHEN t.hold IS NOT NULL THEN t.hold
+SET (state, hold, rank, run_at, expires_at) = (
+    SELECT CASE WHEN t.hold IS NOT NULL OR j.ordering_key IS NOT NULL THEN 'held'
+                WHEN t.due_at > t.now THEN 'scheduled'
+                WHEN j.lane & 3 = 3 THEN 'held' ELSE 'ready' END,
+           CASE WHEN t.hold IS NOT NULL THEN t.hold
                 WHEN j.ordering_key IS NOT NULL THEN 'admission'
-                WHEN greatest(t.due_at, j.run_at) > coalesce(:now, statement_timestamp()) THEN NULL
+                WHEN t.due_at > t.now THEN NULL
                 WHEN j.lane & 3 = 3 THEN 'admission' END,
-    rank = CASE j.lane & 3 WHEN 3 THEN 0
-                ELSE j.rank + (extract(epoch FROM greatest(t.due_at, j.run_at) - j.run_at) * 1000000)::bigint END,
-    run_at = greatest(t.due_at, j.run_at), expires_at = coalesce(t.expires_at, j.expires_at)
-FROM told t
-WHERE j.partition = :partition AND j.id = t.id AND j.state || '' = 'waiting'
-  AND j.id = ANY (ARRAY(SELECT id FROM told))
+           CASE j.lane & 3 WHEN 3 THEN 0
+                ELSE j.rank + (extract(epoch FROM t.due_at - j.run_at) * 1000000)::bigint END,
+           t.due_at, coalesce(t.now + make_interval(secs => t.expires_in), j.expires_at)
+    FROM (SELECT s.now, s.n ->> 1 AS hold, (s.n ->> 3)::float8 AS expires_in,
+                 greatest(s.now + make_interval(secs => coalesce((s.n ->> 2)::float8, 0)), j.run_at) AS due_at
+          FROM (SELECT coalesce(:now, statement_timestamp()) AS now, (SELECT facts FROM told) -> j.id::text AS n) s) t)
+WHERE j.partition = :partition AND j.state || '' = 'waiting' AND j.id = ANY ((SELECT ids FROM told)::uuid[])
 RETURNING j.lane, j.state;
 
 -- name: skip_steps

@@ -131,6 +131,10 @@ FROM json_each(:ids) i CROSS JOIN foliot_jobs j
 WHERE j.partition = :partition AND j.id = i.value
 ORDER BY j.id;
 
+-- name: lock_ended_parents
+-- There is one writer.
+SELECT 1 WHERE false;
+
 -- name: find_parents
 -- Those that have ended; the newest end counts. Steps are known for longer than the history of their jobs. With max(),
 -- the other columns are those of its row.
@@ -159,11 +163,13 @@ WITH ended AS MATERIALIZED (
     SELECT s.rowid AS place, h.state, h.result, h.fence, h.generation
     FROM json_each(:ids) i CROSS JOIN foliot_steps s CROSS JOIN foliot_history h
     WHERE s.partition = :partition AND s.job = i.value AND s.state IS NULL
+      AND s.workflow IN (SELECT value FROM json_each(:flows))
       AND h.partition = :partition AND h.id = i.value AND h.finished_at + 0 = :now
     UNION ALL
     SELECT s.rowid, 'dead', NULL, d.fence, d.generation
     FROM json_each(:ids) i CROSS JOIN foliot_steps s CROSS JOIN foliot_dead d
     WHERE s.partition = :partition AND s.job = i.value AND s.state IS NULL
+      AND s.workflow IN (SELECT value FROM json_each(:flows))
       AND d.partition = :partition AND d.id = i.value
 )
 UPDATE foliot_steps
