@@ -142,6 +142,7 @@ class Trips:
             [*admitted, *taken.admitted],
             advance,
             held=taken.held,
+            rated=taken.rated,
         )
         return _Done(cycle, taken.stale)
 

@@ -293,6 +293,17 @@ WITH RECURSIVE named AS (
 )
 SELECT k.hold_note FROM named k ORDER BY k.number;
 
+-- name: find_gates_among
+-- Those of these limits that jobs wait for. The first of them, although any would do: so it rides jobs_gated whatever
+-- the planner believes of how many wait.
+SELECT n.name
+FROM unnest((SELECT :names::text[])) AS n (name)
+CROSS JOIN LATERAL (
+    SELECT 1 FROM foliot.jobs j
+    WHERE j.partition = :partition AND j.hold = 'limit' AND j.hold_note = n.name
+    ORDER BY j.band, j.rank, j.id LIMIT 1
+) h;
+
 -- name: admit_held
 -- The first of those that wait for each of these limits, so many; of a paused queue none, which others could not pass.
 -- What they waited for stays written on them until they are claimed, for count_behind.
