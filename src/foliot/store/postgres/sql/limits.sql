@@ -21,7 +21,7 @@ SELECT version FROM foliot.rules;
 UPDATE foliot.rules SET version = version + 1 RETURNING version;
 
 -- name: renew_rules
--- A session comes: what each may claim uncounted is less from now on.
+-- A session comes or goes: what each may claim uncounted is another share from now on.
 UPDATE foliot.rules SET version = version + 1
 WHERE (SELECT l.name FROM foliot.limits l WHERE NOT l.counted LIMIT 1) IS NOT NULL;
 
@@ -340,7 +340,8 @@ UPDATE foliot.limits SET counted = :counted
 WHERE name = ANY (:names::text[]) AND counted IS DISTINCT FROM :counted RETURNING name;
 
 -- name: count_sessions
-SELECT count(*) FROM foliot.sessions;
+-- And whether this one is there.
+SELECT count(*), count(*) FILTER (WHERE id = :session::uuid) > 0 FROM foliot.sessions;
 
 -- name: delete_limit
 DELETE FROM foliot.limits WHERE name = :name RETURNING name;
