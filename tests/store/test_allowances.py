@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import msgspec
 import psycopg
@@ -15,7 +16,7 @@ from foliot.ids import SessionId
 from foliot.limit_commands import limit_of, set_limit
 from foliot.model.job import ClaimedJob, End, JobState
 from foliot.model.lane import lane_of
-from foliot.store.port import Share
+from foliot.store.port import Share, Store
 from foliot.store.postgres.connection import Connections, Step, Values
 from foliot.store.reply import Rows
 from foliot.store.sql import Statement
@@ -153,6 +154,60 @@ async def test_a_session_that_comes_makes_all_look_again(world: World) -> None:
     assert (await world.count())[JobState.RUNNING] <= 2000
 
 
+@pytest.mark.parametrize("before", ["its claim is sent", "it looks"])
+async def test_a_process_that_slept_until_its_session_was_forgotten_claims_nothing_uncounted(
+    world: World, before: str
+) -> None:
+    """The others divide among them what would have been its share."""
+    await limit(world, QUEUE, concurrency=800)
+    other = await world.another_store()
+    lost, session = await world.open_session(), await world.open_session(lease=10_000)
+    await world.submit_many(1500)
+    shares = [Share(lane_of("default"), 400)]
+
+    async def claim(store: Store, session: SessionId) -> int:
+        cycle = await store.jobs.finish_and_claim(0, session, shares=shares, room=400)
+        return len(cycle.claimed)
+
+    await world.claim(lost, 1)
+    trips: Any = world.store.jobs._trips  # type: ignore[attr-defined]
+    trips._connections = asleep = Asleep(trips._connections)
+    if before == "it looks":
+        trips._allowances._connections = asleep
+        trips._allowances._left.clear()
+    late = asyncio.create_task(claim(world.store, lost))
+    await asyncio.wait_for(asleep.fell.wait(), 30)
+    world.expire()
+    await world.reap(lost)
+    assert await other.sessions.prune() == 1
+    claimed = [await claim(other, session)]
+    asleep.wakes.set()
+    claimed += [await late, await claim(other, session), await claim(other, session)]
+    assert claimed[1] == 0
+    assert sum(claimed) == (await world.count())[JobState.RUNNING] == 800
+
+
+async def test_a_session_that_goes_makes_all_look_again(world: World) -> None:
+    """Its last claim may still be under way when it is closed."""
+    await limit(world, QUEUE, concurrency=800)
+    other = await world.another_store()
+    first, second = await world.open_session(), await world.open_session()
+    await world.submit_many(1500)
+    shares = [Share(lane_of("default"), 400)]
+    [job] = await world.claim(first, 1)
+    await world.end(first, job)
+    trips: Any = world.store.jobs._trips  # type: ignore[attr-defined]
+    trips._connections = asleep = Asleep(trips._connections)
+    late = asyncio.create_task(world.store.jobs.finish_and_claim(0, first, shares=shares, room=400))
+    await asyncio.wait_for(asleep.fell.wait(), 30)
+    await other.sessions.close(first)
+    for _ in range(2):
+        await other.jobs.finish_and_claim(0, second, shares=shares, room=400)
+    asleep.wakes.set()
+    assert (await late).claimed == []
+    assert (await world.count())[JobState.RUNNING] == 800
+
+
 async def test_claims_of_one_process_that_overlap_share_its_allowance(world: World) -> None:
     await limit(world, QUEUE, concurrency=400)
     session = await world.open_session(lease=10_000)
@@ -246,6 +301,20 @@ async def test_a_claim_that_fails_after_its_trip_has_ended_jobs_leaves_them_in_d
         await trip(world, session, job)
     assert failed.value.unknown
     assert await world.state(job.id) is JobState.SUCCEEDED
+
+
+class Asleep:
+    """Connections of a process that is stopped before it says anything."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+        self.read, self.converse = connections.read, connections.converse
+        self.fell, self.wakes = asyncio.Event(), asyncio.Event()
+
+    async def transact(self, steps: Sequence[Step]) -> list[Rows]:
+        self.fell.set()
+        await self.wakes.wait()
+        return await self._connections.transact(steps)
 
 
 class Gone:

@@ -14,7 +14,7 @@ from foliot.scheduler.duty import Office
 from foliot.scheduler.limits import Limits
 from foliot.scheduler.partitions import Partitions
 from foliot.store.port import Wake
-from support.limits import limit
+from support.limits import limit, submit
 from support.stores import World
 
 pytestmark = pytest.mark.anyio
@@ -67,9 +67,9 @@ async def test_for_a_token_alone_what_runs_is_not_counted(
     limits: Any = world.store.limits
     tend, counted = limits.tend, list[bool]()
 
-    async def spied(*asked: Any, anew: bool = True, **given: Any) -> Any:
-        counted.append(anew)
-        return await tend(*asked, anew=anew, **given)
+    async def spied(*asked: Any, among: Any = None, **given: Any) -> Any:
+        counted.append(among is None)
+        return await tend(*asked, among=among, **given)
 
     monkeypatch.setattr(limits, "tend", spied)
     duty.see(await world.store.jobs.peek())
@@ -90,12 +90,116 @@ async def test_who_has_to_wait_after_nobody_did_is_seen_at_the_next_peek(world: 
     peek = await world.store.jobs.peek()
     mine = Held()
     mine.held = frozenset({world.partition})
-    duty = Limits(Office(world.store, cast("Partitions", mine), SystemClock(), world.ids))
+    duty = Limits(Office(world.store, cast("Partitions", mine), world.clock, world.ids))
     duty.see(peek)
     await world.store.limits.delete("queue:default")
     await duty.tick()
+    world.clock.advance(1)
     await duty.tick()
     woken: list[str] = []
     duty.wake = lambda: woken.append("again")  # type: ignore[method-assign]
     duty.see(peek)
     assert woken == ["again"]
+
+
+async def test_pairs_of_jobs_under_a_rate_are_not_kept_waiting_by_a_duty_that_rests_in_between(
+    world: World,
+) -> None:
+    """It is told of the first only. Of the others, which come when it has seen nobody wait, it knows by itself."""
+    await limit(world, "queue:default", rate="4/second", burst=1)
+    session = await world.open_session(lease=1000)
+    duty = _duty(world)
+    look, started = 0.0, list[int]()
+    for hundredth in range(480):
+        if hundredth % 80 == 0:
+            await world.submit_many(2)
+        started += [hundredth] * len(await world.claim(session))
+        if hundredth == 0:
+            duty.see(await world.store.jobs.peek())
+        if (now := world.clock.monotonic()) >= look:
+            look = now + await duty.tick()
+        world.clock.advance(0.01)
+    pairs = zip(started[::2], started[1::2], strict=True)
+    late = [second - first - 25 for first, second in pairs]
+    assert len(late) == 6
+    assert max(late) <= 4, late
+
+
+async def test_for_tokens_of_one_rate_those_who_wait_for_others_are_not_looked_at(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There may be thousands of them, and fifty tokens a second."""
+    await limit(world, "kind:echo", rate="50/second", burst=1)
+    await limit(world, "key:*", concurrency=0)
+    session = await world.open_session(lease=1000)
+    await world.submit_many(60)
+    for number in range(3):
+        await submit(world, f"{number}", kind="other")
+    await world.claim(session)
+    asked = list[Any]()
+    limits: Any = world.store.limits
+    tend = limits.tend
+
+    async def spied(*asking: Any, **given: Any) -> Any:
+        asked.append(given.get("among"))
+        return await tend(*asking, **given)
+
+    monkeypatch.setattr(limits, "tend", spied)
+    duty, began = _duty(world), world.clock.monotonic()
+    duty.see(await world.store.jobs.peek())
+    started = 0
+    while (now := world.clock.monotonic()) < began + 0.9:
+        pause, started = await duty.tick(), started + len(await world.claim(session))
+        world.clock.advance(min(pause, began + 0.9 - now) + 0.0001)
+    assert started > 30
+    assert asked[0] is None
+    assert asked[1:] == [["kind:echo"]] * len(asked[1:])
+
+
+async def test_a_rate_in_use_that_nobody_waits_for_is_looked_at_where_others_wait(
+    world: World,
+) -> None:
+    """Who leaves a slot lets in one who has to wait for the rate then, of which no peek would tell the duty."""
+    await limit(world, "kind:echo", rate="4/second", burst=1)
+    await limit(world, "key:a", concurrency=1)
+    session = await world.open_session(lease=1000)
+    await submit(world, "a", kind="other")
+    await submit(world, "a", kind="other")
+    await world.submit()
+    assert len(await world.claim(session)) == 2
+    duty = _duty(world)
+    duty.see(await world.store.jobs.peek())
+    await duty.tick()
+    id = await world.submit()
+    assert await world.claim(session) == []
+    for _ in range(30):
+        world.clock.advance(0.01)
+        await duty.tick()
+    assert (await world.get(id)).state is JobState.READY
+
+
+async def test_a_rate_that_nobody_has_waited_for_a_while_is_not_looked_at_any_more(
+    world: World,
+) -> None:
+    await limit(world, "queue:default", rate="4/second", burst=1)
+    session = await world.open_session(lease=1000)
+    await world.submit_many(2)
+    await world.claim(session)
+    duty = _duty(world)
+    duty.see(await world.store.jobs.peek())
+    pauses = [await duty.tick()]
+    world.clock.advance(0.3)
+    await duty.tick()
+    assert len(await world.claim(session)) == 1
+    duty.see(await world.store.jobs.peek())
+    for _ in range(100):
+        pauses.append(await duty.tick())
+        world.clock.advance(0.1)
+    assert pauses[10] == pytest.approx(0.1, abs=0.02)
+    assert pauses[-1] >= 1.0
+
+
+def _duty(world: World) -> Limits:
+    mine = Held()
+    mine.held = frozenset({world.partition})
+    return Limits(Office(world.store, cast("Partitions", mine), world.clock, world.ids))

@@ -94,6 +94,17 @@ def test_no_more_is_read_of_a_crowd_at_a_limit_than_may_go_on(
 
 
 @pytest.mark.parametrize("mode", ["generic", "custom"])
+def test_whether_anybody_waits_for_a_limit_is_seen_by_the_first(
+    crowd: psycopg.Connection[Any], mode: Mode
+) -> None:
+    values = {**_VALUES, "names": f"{{{GATE},key:nobody}}"}
+    plan = explain(crowd, STATEMENTS["find_gates_among"], values, mode=mode, analyse=True)
+    for node in nodes(plan):
+        assert node["Actual Rows"] <= 2, node
+        assert node.get("Rows Removed by Filter", 0) == 0, node
+
+
+@pytest.mark.parametrize("mode", ["generic", "custom"])
 def test_whether_anybody_waits_for_a_breaker_is_seen_by_the_first(
     crowd: psycopg.Connection[Any], mode: Mode
 ) -> None:

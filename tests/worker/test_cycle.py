@@ -328,19 +328,33 @@ async def test_after_its_rest_a_lane_is_asked_again_without_news(
     await asyncio.wait_for(picky.cycle.wait(), 30)
 
 
-async def test_the_first_for_a_while_who_has_to_wait_for_a_limit_is_told_of(
-    world: World, session: SessionId, clock: ManualClock
+@pytest.mark.parametrize(
+    ("fields", "news"),
+    [
+        ({"rate": "1/hour"}, [True, False, False, False, True, False]),
+        ({"concurrency": 0}, [False] * 6),
+    ],
+)
+async def test_who_has_to_wait_for_a_rate_is_told_of_now_and_then(
+    world: World,
+    session: SessionId,
+    clock: ManualClock,
+    fields: dict[str, object],
+    news: list[bool],
 ) -> None:
-    """Who does the duties would find out by looking, which may take a second; of those after it they know."""
+    """Who does the duties would find out by looking, which may take a second, and looks for those who come soon after.
+    Who leaves a slot lets in who waits for it, so that nobody has to be told."""
     rig = Rig(world, session)
     rig.cycle.serve(Slots(10))  # type: ignore[arg-type]
-    await limit(world, "kind:echo", concurrency=0)
+    await limit(world, "kind:echo", **fields)
+    await world.submit()
+    await world.claim(session)
     told = []
-    for pause in (0.0, 0.1, 0.8, 1.5):
+    for pause in (0.0, 0.1, 1.5, 2.9, 1.0, 1.5):
         clock.advance(pause)
         await world.submit()
         rig.cycle.see(await world.store.jobs.peek())
         await rig.cycle.step()
         told.append(rig.wakes == [Wake(due=True)])
         rig.wakes.clear()
-    assert told == [True, False, False, True]
+    assert told == news

@@ -25,6 +25,9 @@ HELD_FOR_LIMIT: Final = "limit"  # why a job is held; the note says for which
 _ONE: Final = 1.0 - 1e-9  # a whole token, but for what adding fractions loses
 _MOST_KNOWN: Final = 50_000  # answers to keep
 _LEAST_PAUSE: Final = 0.1  # seconds until there is another look where only a slot is missing
+TOLD_EVERY: Final = (
+    5.0  # seconds: who has to wait for a rate is told of, by each worker at most so often
+)
 AHEAD: Final = 1.0  # seconds; a time that lies further ahead says that the clock was set back
 _LEAST_SHARE: Final = 100  # jobs that a session may claim uncounted, or it is not worth it
 
@@ -141,6 +144,10 @@ class Rules:
         }
         beginnings = [(one.name[4:-1], one.concurrency or 0) for one in self._patterns]
         return msgspec.json.encode(exact).decode(), beginnings
+
+    def rated(self, gates: Iterable[str]) -> bool:
+        """Whether one of these has a rate."""
+        return any((limit := self.limit(gate)) and limit.rate for gate in gates)
 
     def concern(self, queue: str) -> bool:
         """Whether a job of this queue may be under one."""
@@ -268,12 +275,12 @@ class Door:
         """Seconds until it has one more token, also where there is no slot yet; None: it has no rate."""
         return self._gate(name).again
 
-    def refill(self) -> float | None:
-        """Seconds until there is one more token of some rate that is in use, whether anybody waits for it or not; None:
-        there is no such rate."""
-        rated = [name for name in self._uses if (one := self._rules.limit(name)) and one.rate]
-        used = [gate for gate in map(self._gate, rated) if not gate.rested]
-        return min((gate.again for gate in used if gate.again is not None), default=None)
+    def refill(self) -> dict[str, float]:
+        """Of rates that are in use, whether anybody waits for them or not, seconds until there is one more token. Those
+        of keys are left out: there may be many."""
+        known = self._rules.limits.keys() & self._uses.keys()
+        used = [self._gate(name) for name in sorted(known) if not name.startswith("key")]
+        return {g.name: g.again for g in used if g.again is not None and not g.rested}
 
     def changed(self) -> list[Use]:
         return [gate.use for gate in self._open.values() if gate.changed]

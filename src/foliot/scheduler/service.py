@@ -74,6 +74,7 @@ class Scheduler:
 
     async def tick(self) -> None:
         """By hand: every duty once."""
+        self.limits.wake()  # it looks at all who wait
         for loop in self._loops():
             await loop.tick()
 

@@ -48,8 +48,8 @@ class Tended(msgspec.Struct, frozen=True):
     admitted: list[Admitted]
     after: str | None  # where to go on; None: it came to the end
     wait: float | None = None  # seconds until time alone lets one go on
-    again: float | None = None  # until it does if a slot is free by then
-    idle: bool = False  # nobody waits
+    again: dict[str, float] = {}  # until these are to be asked for again, before all others
+    idle: bool = False  # nobody waits, for any or for those that were asked for
 
 
 class Limits(Protocol):
@@ -78,10 +78,12 @@ class Limits(Protocol):
         """Jobs that run under it, those that began first. Only reads."""
         ...
 
-    async def tend(self, partition: int, after: str, *, limit: int, anew: bool = True) -> Tended:
+    async def tend(
+        self, partition: int, after: str, *, limit: int, among: Sequence[str] | None = None
+    ) -> Tended:
         """Count anew what runs, and let those go on that wait for limits with room; as many limits as said, after
         this one, and of all together no more than one transaction should move. For what nobody else sees to: a worker
-        died, a limit was raised; or just a token has come, and nothing has to be counted for that."""
+        died, a limit was raised. Or a token has come: `among` these limits only, and nothing is counted for that."""
         ...
 
     async def relax(self) -> bool:
@@ -143,47 +145,45 @@ class Look(msgspec.Struct, frozen=True):
     names: Sequence[str]
     rooms: dict[str, int]  # how many of those who wait may be asked again, where there is room
     wait: float | None  # seconds until time brings room
-    soon: float | None  # until those are tried who come next, where there is room
-    again: float | None = None  # until there is a token, where there is no slot now
+    soon: dict[str, float]  # until those are tried who come next, where there is room
+    again: dict[str, float]  # until there is a token, also where there is no slot now
     cut: frozenset[str] = frozenset()  # where there is room for more than that
 
-    def tended(self, found: Rows, limit: int) -> Tended:
+    def tended(self, found: Rows, *, full: bool) -> Tended:
         """What it has brought: rows of admit_held. Where nobody could go on though there is room, time alone changes
-        nothing."""
-        full = len(self.names) >= limit
+        nothing. `full`: there may be more limits."""
         admitted = Counter(name for _, _, name in found)
-        waits = [self.wait, self.soon if found else None]
-        wait = min((wait for wait in waits if wait is not None), default=None)
-        more = full or any(admitted[name] >= self.rooms[name] for name in self.cut)
-        after = self.names[-1] if full else None
+        soon = {name: pause for name, pause in self.soon.items() if admitted[name]}
+        soon |= dict.fromkeys((n for n in self.cut if admitted[n] >= self.rooms[n]), 0.0)
+        waits = [*soon.values(), *([] if self.wait is None else [self.wait])]
+        wait = 0.0 if full else min(waits, default=None)
         lanes = admissions((lane, state) for lane, state, _ in found)
-        return Tended(lanes, after, 0.0 if more else wait, self.again, not self.names)
+        return Tended(lanes, self.names[-1] if full else None, wait, self.again | soon)
 
 
 def look_at(door: Door, names: Sequence[str]) -> Look:
     rooms: dict[str, float] = {}
-    waits, soon, again = [], [], []
+    waits: list[float] = []
+    soon: dict[str, float] = {}
+    # Whoever lets those in who wait for another limit may have them wait for one of these next.
+    again = {name: max(token, _SOON) for name, token in door.refill().items()}
     for name in names:
         room, wait = door.room(name), door.wait(name)
         if room == 0:
-            token = door.again(name)
             waits += [] if wait is None else [max(wait, _SHORTEST)]
-            again += [] if token is None else [max(token, _SHORTEST)]
+            if (token := door.again(name)) is not None:
+                again[name] = max(token, _SHORTEST)
             continue
         rooms[name] = inf if room is None else room
         if wait is not None:
-            soon.append(_SHORTEST)
+            soon[name] = _SHORTEST
         elif door.several:  # the first of them may all have to wait for another one
             rooms[name] = max(rooms[name], _PAST)
-            soon.append(_SOON)
-    if names and (token := door.refill()) is not None:
-        # Whoever let those in who wait for another limit may have them wait for this one next.
-        again.append(max(token, _SOON))
+            soon[name] = _SOON
     most = max(1, MOST_ADMITTED // max(1, len(rooms)))
-    wait, next_, token = [min(some, default=None) for some in (waits, soon, again)]
     cut = frozenset(name for name, room in rooms.items() if room > most)
     few = {name: int(min(room, most)) for name, room in rooms.items()}
-    return Look(names, few, wait=wait, soon=next_, again=token, cut=cut)
+    return Look(names, few, wait=min(waits, default=None), soon=soon, again=again, cut=cut)
 
 
 class Overview:

@@ -55,6 +55,7 @@ class Cycle(msgspec.Struct, frozen=True):
     admitted: list[Admitted] = []  # what may go on now that others have ended
     advance: Advance = Advance()  # and in workflows
     held: list[int] = []  # lanes of jobs that were found and have to wait for a limit
+    rated: bool = False  # for one with a rate, some of them
     room: int | None = None  # that there was, if a limit left less than was asked for
 
 

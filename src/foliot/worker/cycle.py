@@ -309,7 +309,7 @@ class Cycle:
         if cycle.claimed:
             self._take(cycle.claimed, since=trip.at)
         unusual = [outcome for outcome in trip.outcomes if outcome.end is not _SUCCEED]
-        waiting = cycle.held and self._waiting.is_first(trip.at)
+        waiting = cycle.rated and self._waiting.is_news(trip.partition, trip.at)
         if waiting or any(self._concerns_others(outcome) for outcome in unusual):
             self._announce(Wake(due=True))
         if self._awaited and (ended := self._awaited.ended(trip.outcomes)):

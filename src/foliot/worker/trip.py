@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import Final
 
 import msgspec
 
 from foliot.model.job import Outcome
+from foliot.model.limit import TOLD_EVERY
 from foliot.store.port import Share
 from foliot.worker.doubts import Doubt
 
 _MOST_FINISHED: Final = 2000  # outcomes in one trip
 _MOST_BYTES: Final = 1 << 24  # of results and tracebacks in one trip
-_WHILE: Final = 1.0  # seconds: as long as the duty looks by itself once somebody waits
 
 
 class Trip(msgspec.Struct, frozen=True):
@@ -27,14 +28,17 @@ class Trip(msgspec.Struct, frozen=True):
 
 
 class Waiting:
-    """Whether those who had to wait for a limit are the first for a while: then the duty may not know of any."""
+    """Whether those who had to wait for a rate are to be told of. As long as they are not, the duty looks by itself. Of
+    those who wait for a slot nobody has to know: they go on when somebody leaves it."""
 
     def __init__(self) -> None:
-        self._until = -_WHILE
+        self._told: dict[int, float] = {}  # by partition
 
-    def is_first(self, now: float) -> bool:
-        first, self._until = now > self._until, now + _WHILE
-        return first
+    def is_news(self, partition: int, now: float) -> bool:
+        news = now - self._told.get(partition, -inf) >= TOLD_EVERY
+        if news:
+            self._told[partition] = now
+        return news
 
 
 def fitting(outcomes: Sequence[Outcome]) -> int:

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from foliot.clock import Clock
+from foliot.ids import SessionId
 from foliot.model.limit import Limit, Rules, allowance
 from foliot.store.limiting import running_under
 from foliot.store.port import Share
@@ -20,10 +21,8 @@ from foliot.store.postgres.arrays import texts
 from foliot.store.postgres.connection import Ask, Step, Transacting, Values
 from foliot.store.postgres.gates import ASK_RULES, RULES, SQL, recount
 from foliot.store.reply import Rows
-from foliot.store.sql import Statement
 
 CHANGE_RULES: Final = Step(SQL["change_rules"], {"space": RULES})
-_COUNT: Final[tuple[Statement, ...]] = (SQL["count_running"], SQL["count_sessions"])
 
 
 class Allowances:
@@ -38,14 +37,21 @@ class Allowances:
         self._landed = 0  # of that, what those were given of which it is known
         self._landing = asyncio.Event()
 
-    async def take(self, rules: Rules, shares: Sequence[Share], room: int) -> int | None:
+    async def take(
+        self, session: SessionId, rules: Rules, shares: Sequence[Share], room: int
+    ) -> int | None:
         """How many may be claimed from these, up to `room`; None: the rules have changed."""
         queues = {share.lane.queue for share in shares}
         concerned = [limit for limit in rules.open if _concerns(limit, queues)]
         if rules.version != self._version:
             self._version, self._left = rules.version, {}
         while low := self._used_up(concerned):
-            if not await self._look(rules, low):
+            counts = await self._look(rules, session)
+            if counts is None:
+                return None
+            if not counts.known:  # the others have divided what would have been its share
+                return self.give(0)
+            if not await self._allow(low, counts):
                 return None
             # Those under way may have been given all there is: they give back the rest.
             while self._used_up(concerned) and self._given > self._landed:
@@ -73,29 +79,48 @@ class Allowances:
         for name in self._left:
             self._left[name] += number
 
-    async def _look(self, rules: Rules, limits: Sequence[Limit]) -> bool:
-        """Whether these need not be counted. Those that do are, from then on."""
+    async def _look(self, rules: Rules, session: SessionId) -> _Counts | None:
         landed = self._landed
-        _, [(version,)], running, [(sessions,)] = await self._connections.transact(
-            [*ASK_RULES, *(Step(statement, {}) for statement in _COUNT)]
-        )
+        steps = [*ASK_RULES, *_counting(session)]
+        _, [(version,)], *counts = await self._connections.transact(steps)
         if not version == rules.version == self._version:
-            return False
-        shares = _shares(limits, running, sessions)
+            return None
+        return _counts(counts, landed)
+
+    async def _allow(self, limits: Sequence[Limit], counts: _Counts) -> bool:
+        """Whether these need not be counted. Those that do are, from then on."""
+        shares = counts.shares(limits)
         near = [name for name, share in shares.items() if share is None]
         if near:
             await count_from_now(self._connections, near, self._clock.now_for_store())
             return False
         # What had not landed when the look began, it may not have seen, nor what was given while it took place.
-        unseen = self._given - landed
+        unseen = self._given - counts.landed
         self._left |= {name: (share or 0) - unseen for name, share in shares.items()}
         return True
 
 
-def _shares(limits: Iterable[Limit], running: Rows, sessions: int) -> dict[str, int | None]:
-    return {
-        limit.name: allowance(limit, running_under(limit, running), sessions) for limit in limits
-    }
+class _Counts(msgspec.Struct, frozen=True):
+    running: Rows
+    sessions: int
+    known: bool  # whether ours is one of these
+    landed: int = 0
+
+    def shares(self, limits: Iterable[Limit]) -> dict[str, int | None]:
+        return {
+            limit.name: allowance(limit, running_under(limit, self.running), self.sessions)
+            for limit in limits
+        }
+
+
+def _counting(session: SessionId | None) -> list[Step]:
+    asked: Values = {"session": session}
+    return [Step(SQL["count_running"], {}), Step(SQL["count_sessions"], asked)]
+
+
+def _counts(answers: Sequence[Rows], landed: int = 0) -> _Counts:
+    running, [(sessions, known)] = answers
+    return _Counts(running, sessions, known, landed)
 
 
 async def count_from_now(
@@ -119,16 +144,17 @@ async def count_no_more(connections: Transacting, limits: Sequence[Limit]) -> bo
         msgspec.structs.replace(one, concurrency=(one.concurrency or 0) // 2) for one in limits
     ]
 
-    def far_ones(running: Rows, counted: Rows) -> list[str]:
-        return [name for name, share in _shares(halved, running, counted[0][0]).items() if share]
+    def far_ones(answers: Sequence[Rows]) -> list[str]:
+        return [name for name, share in _counts(answers).shares(halved).items() if share]
 
     # Without the lock at first: whoever has it keeps all claims waiting, and mostly there is nothing to change.
-    if not far_ones(*[await connections.read(statement, {}) for statement in _COUNT]):
+    counting = _counting(None)
+    if not far_ones([await connections.read(step.statement, step.values) for step in counting]):
         return False
 
     async def talk(ask: Ask) -> bool:
         await ask(CHANGE_RULES)
-        far = far_ones(*[await ask(Step(statement, {})) for statement in _COUNT])
+        far = far_ones([await ask(step) for step in counting])
         values: Values = {"names": texts(far), "counted": False}
         if not far or not await ask(Step(SQL["count_limits"], values)):
             return False

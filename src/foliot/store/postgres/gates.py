@@ -35,6 +35,7 @@ LOCK_DOOR: Final = Step(SQL["lock_door"], {"space": DOOR})
 # Before a claim: which rules were in force, with nobody changing them until it has committed; and which are.
 LOCK_RULES: Final = Step(SQL["lock_rules"], {"space": RULES})
 ASK_RULES: Final = (LOCK_RULES, Step(SQL["read_version"], {}))
+_RULES: Final = ("read_version", "list_limits")
 
 
 async def read_rules(connections: Transacting) -> Rules:
@@ -58,9 +59,10 @@ async def stand(
     ask: Ask, now: datetime | None, names: Iterable[str] = (), *, anew: bool = False
 ) -> Door:
     """In the door, which knows the use of these names as well; or counts anew what is taken, by what runs."""
-    await ask(LOCK_DOOR)
-    [(version,)] = await ask(Step(SQL["read_version"], {}))
-    rules = Rules(version, [limit_of(row) for row in await ask(Step(SQL["list_limits"], {}))])
+    said = [ask.say(LOCK_DOOR), *(ask.say(Step(SQL[name], {})) for name in _RULES)]
+    await ask.hear()
+    _, [(version,)], limits = heard(said)
+    rules = Rules(version, [limit_of(row) for row in limits])
     taken = [Use(*row) for row in await ask(Step(SQL["list_taken"], {}))] if anew else []
     found = await ask(Step(SQL["count_running"], {})) if anew else []
     running = {Traits(*row[:5]): row[5] for row in found}
@@ -88,6 +90,7 @@ class Gated(msgspec.Struct, frozen=True):
     held: list[int] = []  # lanes of those that have to wait
     admitted: list[Admitted] = []  # those that others may run
     stale: bool = False  # the rules have changed: nothing was claimed
+    rated: bool = False  # some have to wait for a rate
 
 
 class Leaving(Protocol):
@@ -244,7 +247,8 @@ class GatedClaim:
         if passage.wait:
             next(answers)
         admitted = admissions(next(answers)) if passage.pass_on else []
-        return Gated(claimed, passage.lanes, admitted, self._stale)
+        rated = self._rules.rated(name for _, name in passage.wait)
+        return Gated(claimed, passage.lanes, admitted, self._stale, rated)
 
 
 def write_uses(uses: Sequence[Use]) -> Step:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
@@ -55,11 +56,21 @@ class PostgresLimits:
 
         return await self._connections.converse(talk)
 
-    async def tend(self, partition: int, after: str, *, limit: int, anew: bool = True) -> Tended:
-        async def talk(ask: Ask) -> Tended:
+    async def tend(
+        self, partition: int, after: str, *, limit: int, among: Sequence[str] | None = None
+    ) -> Tended:
+        if among is None:
             asked: Values = {"partition": partition, "after": after, "limit": limit}
-            names = [row[0] for row in await ask(Step(SQL["find_gates"], asked))]
-            door = await (recount if anew else stand)(ask, self._now(), names)
+            waited = await self._connections.read(SQL["find_gates"], asked)
+        else:
+            asked = {"partition": partition, "names": texts(among)}
+            waited = await self._connections.read(SQL["find_gates_among"], asked)
+        if not waited:
+            return Tended([], None, idle=True)
+        names = [row[0] for row in waited]
+
+        async def talk(ask: Ask) -> Tended:
+            door = await (recount if among is None else stand)(ask, self._now(), names)
             look = look_at(door, names)
             found: Rows = []
             if look.rooms:
@@ -69,7 +80,7 @@ class PostgresLimits:
                     "numbers": numbers(look.rooms.values()),
                 }
                 found = await ask(Step(SQL["admit_held"], values))
-            return look.tended(found, limit)
+            return look.tended(found, full=among is None and len(names) >= limit)
 
         return await self._connections.converse(talk)
 

@@ -28,6 +28,7 @@ from foliot.store.searching import Record
 from foliot.store.sql import load_statements
 
 SQL: Final = load_statements("foliot.store.postgres", "sessions.sql")
+RENEW_RULES: Final = Step(LIMITS["renew_rules"], {})
 
 
 class PostgresSessions:
@@ -52,7 +53,7 @@ class PostgresSessions:
             "count": self._partitions,
             "now": self._clock.now_for_store(),
         }
-        steps = [CHANGE_RULES, Step(SQL["open_session"], values), Step(LIMITS["renew_rules"], {})]
+        steps = [CHANGE_RULES, Step(SQL["open_session"], values), RENEW_RULES]
         _, opened, _ = await self._connections.transact(steps)
         if not opened:
             raise SchemaChanged(self._partitions)
@@ -62,7 +63,7 @@ class PostgresSessions:
 
     async def close(self, session: SessionId) -> None:
         values: Values = {"id": session, "partitions": self._all}
-        await self._connections.transact([Step(SQL["close_session"], values)])
+        await self._forget(Step(SQL["close_session"], values))
 
     async def all(self) -> list[Session]:
         step = sessions_step(self._clock)
@@ -86,8 +87,15 @@ class PostgresSessions:
         return [SessionId(row[0]) for row in found]
 
     async def prune(self) -> int:
+        if all(one.live for one in await self.all()):
+            return 0
         values: Values = {"now": self._clock.now_for_store(), "partitions": self._all}
-        return len((await self._connections.transact([Step(SQL["prune_sessions"], values)]))[0])
+        return len(await self._forget(Step(SQL["prune_sessions"], values)))
+
+    async def _forget(self, step: Step) -> Rows:
+        """Its last claim may still be under way, or to come if its process sleeps. That one claims nothing uncounted:
+        the others may claim more from now on."""
+        return (await self._connections.transact([CHANGE_RULES, step, RENEW_RULES]))[1]
 
 
 def sessions_step(clock: Clock) -> Step:

@@ -65,7 +65,7 @@ class Trips:
         ending = Ending(partition, session, outcomes, now)
         if ending.gated and not self._rules.version:  # in a transaction of a job's own
             self._rules = await read_rules(self._connections)
-        given = await self._room(shares, room)
+        given = await self._room(session, shares, room)
         claim = self._claim(
             ending, claim_values(partition, session, shares, given, now), shares, given
         )
@@ -93,12 +93,12 @@ class Trips:
             advance=done.cycle.advance,
         )
 
-    async def _room(self, shares: Sequence[Share], room: int) -> int:
+    async def _room(self, session: SessionId, shares: Sequence[Share], room: int) -> int:
         """How much of it may be claimed where limits are not counted."""
         if room <= 0 or not shares:
             return 0
         while (rules := self._rules).open:
-            given = await self._allowances.take(rules, shares, room)
+            given = await self._allowances.take(session, rules, shares, room)
             if given is not None and rules is self._rules:
                 return given
             self._allowances.give_back(given or 0, 0)
@@ -142,6 +142,7 @@ class Trips:
             [*admitted, *taken.admitted],
             advance,
             held=taken.held,
+            rated=taken.rated,
         )
         return _Done(cycle, taken.stale)
 

@@ -131,8 +131,9 @@ class SqliteJobs:
         claimed = await with_last_results(
             _claimed(done.gated), lambda ids: self._last_results(partition, ids)
         )
-        admitted = [*done.admitted, *done.gated.admitted]
-        return Cycle(claimed, done.refused, admitted, done.advance, done.gated.held)
+        gated = done.gated
+        admitted = [*done.admitted, *gated.admitted]
+        return Cycle(claimed, done.refused, admitted, done.advance, gated.held, rated=gated.rated)
 
     async def _last_results(self, partition: int, schedules: Sequence[str]) -> dict[str, str]:
         found = await self._read(

@@ -75,6 +75,7 @@ class Gated(msgspec.Struct, frozen=True):
     gates: dict[JobId, tuple[str, ...]] = {}  # of those
     held: list[int] = []  # lanes of those that have to wait
     admitted: list[Admitted] = []  # those that others may run
+    rated: bool = False  # some have to wait for a rate
 
 
 class Gates:
@@ -118,7 +119,8 @@ class Gates:
         on: Values = {**self._common, "ids": to_json(passage.pass_on)}
         admitted = admissions(execute(self._connection, SQL["admit_gated"], on))
         write_uses(self._connection, passage.uses)
-        return Gated(taken, dict(passage.enter), passage.lanes, admitted)
+        rated = self._rules.rated(name for _, name in passage.wait)
+        return Gated(taken, dict(passage.enter), passage.lanes, admitted, rated)
 
     def _pick(self, claim: Claim | None, left: Counter[str]) -> Rows:
         freed, ready = SQL["pick_jobs"]
@@ -199,25 +201,31 @@ class SqliteLimits:
 
         return await self._connections.transact(run)
 
-    async def tend(self, partition: int, after: str, *, limit: int, anew: bool = True) -> Tended:
+    async def tend(
+        self, partition: int, after: str, *, limit: int, among: Sequence[str] | None = None
+    ) -> Tended:
         asked: Values = {"partition": partition, "after": after, "limit": limit}
-
-        def look(connection: Connection) -> Tended | None:
-            return (
-                None
-                if execute(connection, SQL["find_gates"], asked)
-                else Tended([], None, idle=True)
+        find = SQL["find_gates"]
+        if among is not None:
+            asked, find = (
+                {"partition": partition, "names": to_json(list(among))},
+                SQL["find_gates_among"],
             )
 
+        def look(connection: Connection) -> Tended | None:
+            return None if execute(connection, find, asked) else Tended([], None, idle=True)
+
         def run(connection: Connection) -> Tended:
-            names = [row[0] for row in execute(connection, SQL["find_gates"], asked)]
-            door = (recount if anew else stand)(connection, store_now(self._clock), names)
+            names = [row[0] for row in execute(connection, find, asked)]
+            if not names:
+                return Tended([], None, idle=True)
+            door = (recount if among is None else stand)(connection, store_now(self._clock), names)
             seen = look_at(door, names)
             found: Rows = []
             for name, number in seen.rooms.items():
                 values: Values = {"partition": partition, "name": name, "number": number}
                 found += execute(connection, SQL["admit_held"], values)
-            return seen.tended(found, limit)
+            return seen.tended(found, full=among is None and len(names) >= limit)
 
         return await self._connections.transact(run, look=look)
 

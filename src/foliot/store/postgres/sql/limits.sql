@@ -21,7 +21,7 @@ SELECT version FROM foliot.rules;
 UPDATE foliot.rules SET version = version + 1 RETURNING version;
 
 -- name: renew_rules
--- A session comes: what each may claim uncounted is less from now on.
+-- A session comes or goes: what each may claim uncounted is another share from now on.
 UPDATE foliot.rules SET version = version + 1
 WHERE (SELECT l.name FROM foliot.limits l WHERE NOT l.counted LIMIT 1) IS NOT NULL;
 
@@ -293,6 +293,17 @@ WITH RECURSIVE named AS (
 )
 SELECT k.hold_note FROM named k ORDER BY k.number;
 
+-- name: find_gates_among
+-- Those of these limits that jobs wait for. The first of them, although any would do: so it rides jobs_gated whatever
+-- the planner believes of how many wait.
+SELECT n.name
+FROM unnest((SELECT :names::text[])) AS n (name)
+CROSS JOIN LATERAL (
+    SELECT 1 FROM foliot.jobs j
+    WHERE j.partition = :partition AND j.hold = 'limit' AND j.hold_note = n.name
+    ORDER BY j.band, j.rank, j.id LIMIT 1
+) h;
+
 -- name: admit_held
 -- The first of those that wait for each of these limits, so many; of a paused queue none, which others could not pass.
 -- What they waited for stays written on them until they are claimed, for count_behind.
@@ -334,7 +345,8 @@ UPDATE foliot.limits SET counted = :counted
 WHERE name = ANY (:names::text[]) AND counted IS DISTINCT FROM :counted RETURNING name;
 
 -- name: count_sessions
-SELECT count(*) FROM foliot.sessions;
+-- And whether this one is there.
+SELECT count(*), count(*) FILTER (WHERE id = :session::uuid) > 0 FROM foliot.sessions;
 
 -- name: delete_limit
 DELETE FROM foliot.limits WHERE name = :name RETURNING name;

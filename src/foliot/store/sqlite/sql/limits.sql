@@ -127,6 +127,11 @@ WITH RECURSIVE named (name, number) AS (
 )
 SELECT name FROM named WHERE name IS NOT NULL ORDER BY number;
 
+-- name: find_gates_among
+-- Those of these limits that jobs wait for. Rides foliot_jobs_gated.
+SELECT n.value FROM json_each(:names) n
+WHERE EXISTS (SELECT 1 FROM foliot_jobs j WHERE j.partition = :partition AND j.hold = 'limit' AND j.hold_note = n.value);
+
 -- name: admit_held
 -- The first of those that wait for one limit, so many; of a paused queue none, which others could not pass. What they
 -- waited for stays written on them until they are claimed, for count_behind.
