@@ -6,11 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from foliot.config import Settings
+from foliot import workflow_commands
+from foliot.config import LimitSettings, Settings
+from foliot.errors import StoreUnavailable
 from foliot.ids import SessionId
 from foliot.life import Life, Requests, Role
-from foliot.model.job import More
-from foliot.model.workflow import WorkflowState
+from foliot.model.job import End, JobState, More
+from foliot.model.workflow import Advance, Rule, WorkflowState
 from foliot.scheduler.duty import Duty, Office
 from foliot.scheduler.flow import Flow
 from foliot.scheduler.order import Orders
@@ -60,6 +62,33 @@ async def test_a_long_cascade_is_carried_on_at_once(world: World, duty: type[Dut
     pauses = [await carrying_on.tick() for _ in range(4)]
     assert (await flow.get()).state is WorkflowState.FAILED
     assert max(pauses[:3]) <= 0.01
+
+
+async def test_what_has_taken_effect_is_no_error_if_the_store_goes_away_then(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who is told that his job was not stored submits it once more."""
+    flow = await draw(world)
+    await flow.submit(flow.step("a"), flow.step("b"))
+    await flow.claim()
+    await flow.end("a", End.BURY)  # and b, which runs, is to be asked to end
+
+    async def away(*_: object) -> Advance:
+        raise StoreUnavailable("the store is away")
+
+    monkeypatch.setattr(world.store.workflows, "advance", away)
+    id = await workflow_commands.follow(
+        world.store,
+        world.new_job(),
+        [flow.ids["a"]],
+        rule=Rule.ALL_SUCCEEDED,
+        ids=world.ids,
+        limits=LimitSettings(),
+    )
+    monkeypatch.undo()
+    assert await world.state(id) is JobState.SKIPPED
+    await flow.settle()
+    assert (await world.get(flow.ids["b"])).cancel_requested
 
 
 async def test_the_duty_is_woken_when_somebody_leaves_something_to_it(world: World) -> None:
