@@ -194,6 +194,8 @@ class Life:
             self._worker.hear(wake)
         if wake.due:
             self._watch.wake()
+        if wake.flows and self._scheduler is not None:
+            self._scheduler.flow.wake()
 
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as group:

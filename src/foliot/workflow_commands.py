@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
@@ -37,6 +38,7 @@ from foliot.shown import did_you_mean, named
 from foliot.store.port import Store, Wake
 from foliot.workflow_draft import build, draft_of
 
+log = logging.getLogger("foliot.workflow")
 T = TypeVar("T")
 _ROUNDS: Final = 1_000  # of carrying on; what is left then is for the schedulers' duty
 _LONGEST_TOLD: Final = 500  # characters of a signal's payload that the audit log keeps
@@ -265,7 +267,8 @@ async def follow(
 
 
 async def carry_on(store: Store, partition: int, advance: Advance) -> None:
-    """Tell whoever waits what has come of something, and do what is left to do."""
+    """Tell whoever waits what has come of something that has taken effect, and do what is left to do. If this is lost,
+    a duty finds it: an error would say that all of it was."""
     for _ in range(_ROUNDS):
         ready = {(partition, lane) for lane, state in advance.lanes if state is JobState.READY}
         due = any(state is not JobState.READY for _, state in advance.lanes)
@@ -273,7 +276,11 @@ async def carry_on(store: Store, partition: int, advance: Advance) -> None:
             store.wake(Wake(tuple(sorted(ready)), due=due, changed=bool(advance.ended)))
         if not advance.more:
             return
-        advance = await store.workflows.advance(partition, advance.more)
+        try:
+            advance = await store.workflows.advance(partition, advance.more)
+        except StoreUnavailable as error:
+            log.warning("a workflow is carried on later: %s", error)
+            return
         store.wake(Wake(cancel=True))  # a failure may have stopped others
 
 

@@ -107,6 +107,7 @@ async def test_marks_reach_who_listens_however_many(world: World) -> None:
         Wake(),
         Wake(due=True),
         Wake(((3, -42), (5, 7)), cancel=True, changed=True),
+        Wake(flows=True),
         Wake(awaited=(Mark("0123456789"[:9]), Mark("abcdefabc")), ended=(Mark("fffffffff"),)),
     ],
 )

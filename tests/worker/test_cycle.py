@@ -12,6 +12,7 @@ import pytest
 
 from foliot import commands
 from foliot.config import Settings
+from foliot.errors import FoliotError, StoreUnavailable
 from foliot.ids import JobId, SessionId
 from foliot.model.job import ClaimedJob, End, JobState, Outcome
 from foliot.model.lane import lane_of
@@ -22,6 +23,7 @@ from foliot.testing.clock import ManualClock
 from foliot.worker.cycle import Cycle
 from foliot.worker.success import success
 from foliot.worker.trip import fitting
+from support.flows import draw
 from support.limits import limit
 from support.stores import World, open_world, sqlite_place
 
@@ -177,6 +179,88 @@ async def test_whatever_a_claim_raises_the_next_one_is_made(
     assert rig.cycle.uncertain
     pumps.cancel()
     await asyncio.gather(pumps, return_exceptions=True)
+
+
+def raise_once(
+    monkeypatch: pytest.MonkeyPatch, world: World, asked: str, error: Exception
+) -> list[Exception | None]:
+    """When the store is asked this of workflows. Returns what came of each time."""
+    answer, times = getattr(world.store.workflows, asked), list[Exception | None]()
+
+    async def failing(*args: Any, **rest: Any) -> Any:
+        times.append(None if times else error)
+        if times == [error]:
+            raise error
+        return await answer(*args, **rest)
+
+    monkeypatch.setattr(world.store.workflows, asked, failing)
+    return times
+
+
+AFTER_A_TRIP = pytest.mark.parametrize("error", [FoliotError("a row"), StoreUnavailable("away")])
+
+
+@AFTER_A_TRIP
+async def test_what_was_claimed_is_given_back_if_its_parents_are_not_known(
+    world: World, session: SessionId, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    flow = await draw(world)
+    await flow.submit(flow.step("a"), flow.step("b", "a"))
+    await flow.run("a", result=b"1")
+    rig, slots = Rig(world, session), Slots(10)
+    rig.cycle.serve(slots)  # type: ignore[arg-type]
+    times = raise_once(monkeypatch, world, "parents", error)
+    rig.cycle.see(await world.store.jobs.peek())
+    pumps = asyncio.create_task(rig.cycle.run())
+    async with asyncio.timeout(10):
+        while not (times and rig.cycle.uncertain):  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0.001)
+        await rig.cycle.reconcile()
+        while not slots.jobs:
+            rig.cycle.see(await world.store.jobs.peek())
+            await asyncio.sleep(0.001)
+    [job] = slots.jobs
+    assert [parent.result for parent in job.parents] == [1]
+    pumps.cancel()
+    await asyncio.gather(pumps, return_exceptions=True)
+
+
+@AFTER_A_TRIP
+async def test_an_outcome_that_was_refused_goes_again_if_nobody_says_why(
+    world: World, session: SessionId, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    [job] = await running(world, session, 1)
+    rig = Rig(world, session)
+    await world.reap(session)
+    times = raise_once(monkeypatch, world, "linked", error)
+    rig.cycle.done(Outcome(job.id, job.fence))  # of an attempt that was taken back
+    async with asyncio.timeout(10):
+        await rig.flush()
+    assert times == [error, None]
+    assert await world.state(job.id) is JobState.READY
+
+
+@AFTER_A_TRIP
+async def test_a_workflow_that_cannot_be_carried_on_is_left_to_the_duty(
+    world: World, session: SessionId, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    flow = await draw(world)
+    steps = [flow.step(str(n), *([str(n - 1)] if n else [])) for n in range(60)]
+    await flow.submit(*steps, policy="continue")
+    await flow.claim()
+    rig = Rig(world, flow.session)
+    times = raise_once(monkeypatch, world, "advance", error)
+    rig.cycle.done(flow.outcome("0", End.BURY))
+    pumps = asyncio.create_task(rig.cycle.run())
+    async with asyncio.timeout(10):
+        while not times:  # noqa: ASYNC110 - the store's thread answers when it likes
+            await asyncio.sleep(0.001)
+    await asyncio.sleep(0.01)
+    assert not pumps.done()
+    pumps.cancel()
+    await asyncio.gather(pumps, return_exceptions=True)
+    await flow.settle()
+    assert await world.state(flow.ids["59"]) is JobState.SKIPPED
 
 
 @pytest.mark.parametrize(

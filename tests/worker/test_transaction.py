@@ -16,10 +16,11 @@ from foliot.config import Settings, WorkerSettings
 from foliot.errors import FoliotError, SessionLost, StoreUnavailable, TransactionTooLong
 from foliot.ids import JobId, SessionId
 from foliot.model.job import ClaimedJob, End, JobState, More, NewJob
-from foliot.model.workflow import NewStep, NewWorkflow
+from foliot.model.workflow import NewStep, NewWorkflow, Rule
 from foliot.store.port import Wake
 from foliot.worker.transaction import Block, Desk, Phase
 from support.callers import path_of
+from support.flows import draw
 from support.hooks import listen, outbox
 from support.stores import World
 
@@ -226,6 +227,19 @@ async def follow(world: World, *parents: JobId, child: NewJob, chain: JobId) -> 
     step = NewStep(name=child.id, job=child, parents=parents)
     workflow = NewWorkflow(id=chain, name="chain", steps=(), policy="continue", chain=True)
     await world.store.workflows.follow(world.partition, step, workflow)
+
+
+async def test_what_its_end_leads_to_is_carried_on_by_the_duty(world: World) -> None:
+    flow = await draw(world)
+    steps = [flow.step("0"), flow.step("1", "0", rule=Rule.ANY_FAILED)]
+    steps += [flow.step(str(number), str(number - 1)) for number in range(2, 60)]
+    await flow.submit(*steps)
+    [job] = await world.claim(flow.session)
+    office = Office(world, flow.session, job)
+    await use(office)
+    await office.desk.close()
+    assert office.told == [Wake(flows=True)]
+    assert await flow.stuck()
 
 
 async def test_an_exception_rolls_both_back(office: Office) -> None:

@@ -1,4 +1,5 @@
-"""Flow: what the ends of steps have led to is carried on where somebody died on the way; deadlines of workflows."""
+"""Flow: what the ends of steps have led to is carried on where somebody died on the way, or had to leave it; deadlines
+of workflows."""
 
 from __future__ import annotations
 
@@ -14,7 +15,9 @@ log = logging.getLogger("foliot.scheduler")
 _EVERY: Final = 1.0  # seconds, while workflows run
 _SELDOM: Final = 10.0  # while there are none
 _BATCH: Final = 100
-_SOON: Final = 0.01  # seconds until the next, where there was a whole batch
+_SOON: Final = (
+    0.01  # seconds until the next, where there was a whole batch, or something is left of one
+)
 
 
 class Flow(Duty):
@@ -25,15 +28,16 @@ class Flow(Duty):
             self.wake()  # a deadline, perhaps of a workflow that came while there were none
 
     async def tick(self) -> float:
-        active = full = False
+        active = more = False
         for partition in sorted(self._partitions.held):
             stuck, running = await self._store.workflows.find_stuck(partition, limit=_BATCH)
             active |= running
-            full |= len(stuck) >= _BATCH
+            more |= len(stuck) >= _BATCH
             for id in stuck:
                 advance = await self._store.workflows.advance(partition, [id])
                 self._announce(news_of(partition, advance))
-        if full:  # there are more
+                more |= bool(advance.more)
+        if more:
             return _SOON
         return self.ids.jitter(_EVERY if active else _SELDOM)
 

@@ -50,7 +50,7 @@ class Orders(Duty):
         while count >= self._batch:
             count = await self._store.admission.expire(partition, limit=self._batch)
             if count:
-                self._announce(Wake(due=True, changed=True))
+                self._announce(Wake(due=True, changed=True, flows=True))
 
     async def _walk(self, partition: int) -> None:
         after = self._after.get(partition, _BEFORE_ALL)

@@ -35,6 +35,8 @@ class Reap(Duty):
                 self._announce(Wake(due=True, changed=bool(reaped.dead or reaped.cancelled)))
             if reaped.advance.lanes or reaped.advance.ended:
                 self._announce(news_of(partition, reaped.advance))
+            if reaped.advance.more:
+                self._announce(Wake(flows=True))
             again |= reaped.total >= self._batch
             ended |= bool(sessions)
         if ended and not again:

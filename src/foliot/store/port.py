@@ -105,6 +105,7 @@ class Wake(msgspec.Struct, frozen=True):
     changed: bool = False  # something, and nobody says what
     awaited: tuple[Mark, ...] = ()  # somebody waits for the end of these jobs
     ended: tuple[Mark, ...] = ()  # and here it is
+    flows: bool = False  # the end of a step has led to more than was carried out with it
 
 
 def together(one: Wake, other: Wake) -> Wake:
@@ -116,6 +117,7 @@ def together(one: Wake, other: Wake) -> Wake:
         one.changed or other.changed,
         one.awaited + other.awaited,
         one.ended + other.ended,
+        one.flows or other.flows,
     )
 
 

@@ -240,19 +240,14 @@ class Cycle:
                 shares=trip.shares,
                 room=trip.room,
             )
-        except StoreUnavailable as error:
-            log.warning("the store is not there, trying again: %s", error)
-            await self._put_back(trip, unknown=error.unknown)
-            return False
-        except Exception as error:
-            log.exception("the store failed with %d outcomes", len(trip.outcomes))
-            await self._put_back(trip, unknown=True, error=error)
+        except Exception as error:  # noqa: BLE001 - it is told of there
+            await self._put_back(trip, error)
             return False
         else:
             self.tallies.count(trip.outcomes, cycle.refused)
             if self._unasked:
                 cycle = await self._ask_again(trip, cycle)
-            cycle = await self._look_up(trip, cycle)
+            cycle, is_known = await self._look_up(trip, cycle)
         finally:
             self._flying -= 1
             self._asked_for -= trip.room
@@ -260,7 +255,7 @@ class Cycle:
         self._land(trip, cycle)
         if cycle.advance.more:
             await self._steps.carry_on(trip.partition, cycle.advance)
-        return True
+        return is_known
 
     async def _ask_again(self, trip: Trip, cycle: Landed) -> Landed:
         """What is refused may be what had taken effect when its reply was lost."""
@@ -276,21 +271,23 @@ class Cycle:
         known = {one.id for one in refused} - late
         return msgspec.structs.replace(cycle, refused=[i for i in cycle.refused if i not in known])
 
-    async def _look_up(self, trip: Trip, cycle: Landed) -> Landed:
-        """What steps of workflows need before they start; and what was refused because it has become one."""
+    async def _look_up(self, trip: Trip, cycle: Landed) -> tuple[Landed, bool]:
+        """What steps of workflows need before they start; and what was refused because it has become one. Whether that
+        is known: else what was claimed is given back, and what was refused goes again."""
         if not cycle.refused and not any(job.linked for job in cycle.claimed):
-            return cycle
+            return cycle, True
         try:
             claimed = await self._steps.with_parents(trip.partition, cycle.claimed)
             again = await self._steps.linked(trip.partition, trip.outcomes, cycle.refused)
-        except StoreUnavailable as error:
-            log.warning("what was claimed is given back: %s", error)
+        except Exception as error:  # noqa: BLE001 - it is told of there
             self.uncertain = True  # what is not held here is released
-            claimed, again = [], [one for one in trip.outcomes if one.id in cycle.refused]
+            left = [one for one in trip.outcomes if one.id in cycle.refused]
+            await self._put_back(msgspec.structs.replace(trip, outcomes=left), error)
+            return msgspec.structs.replace(cycle, claimed=[], refused=[]), False
         self._outcomes.setdefault(trip.partition, []).extend(again)
         known = {outcome.id for outcome in again}
         refused = [id for id in cycle.refused if id not in known]
-        return msgspec.structs.replace(cycle, claimed=claimed, refused=refused)
+        return msgspec.structs.replace(cycle, claimed=claimed, refused=refused), True
 
     def _land(self, trip: Trip, cycle: Landed) -> None:
         self._finished += len(trip.outcomes)
@@ -362,20 +359,23 @@ class Cycle:
             return outcome.delay < 2 * self._poll
         return outcome.end in (End.RELEASE, End.HOLD)
 
-    async def _put_back(self, trip: Trip, *, unknown: bool, error: Exception | None = None) -> None:
-        """What has not taken effect goes again: after an `error` that may be its own fault, each by itself."""
-        outcomes: Sequence[Outcome] = trip.outcomes
+    async def _put_back(self, trip: Trip, error: Exception) -> None:
+        """What has not taken effect goes again: after an error that may be its own fault, each by itself."""
+        away = error if isinstance(error, StoreUnavailable) else None
+        outcomes, unknown = trip.outcomes, away is None or away.unknown
+        level, trace = (logging.ERROR, error) if away is None else (logging.WARNING, None)
+        log.log(level, "a trip failed, trying again: %s", error, exc_info=trace)
         if unknown and outcomes:
-            outcomes = await self._unsettled(trip.partition, outcomes)
+            outcomes = list(await self._unsettled(trip.partition, outcomes))
         if unknown and trip.room:
             self.uncertain = True
         if not outcomes:
             return
-        if trip.doubt is not None and error is not None:
+        if trip.doubt is not None and away is None:
             self._doubts.refuse(trip.doubt, error)
         elif trip.doubt is not None:
             self._doubts.put_back(trip.doubt)
-        elif error is not None:
+        elif away is None:
             self._doubts.add(trip.partition, outcomes)
         else:
             self._outcomes.setdefault(trip.partition, [])[:0] = outcomes

@@ -67,3 +67,5 @@ class Steps:
                 )
         except StoreUnavailable as error:
             log.warning("a workflow is carried on later: %s", error)
+        except Exception:
+            log.exception("a workflow is carried on later")

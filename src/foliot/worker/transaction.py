@@ -235,6 +235,7 @@ class Block:
         for lane, state in (*lanes, *ended.advance.lanes):
             ready = state is JobState.READY
             self._hear(Wake(((partition, lane),)) if ready else Wake(due=True))
+        self._hear(Wake(flows=bool(ended.advance.more)))
         try:
             await work.commit()
         except StoreUnavailable as error:

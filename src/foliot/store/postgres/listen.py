@@ -140,6 +140,8 @@ def encode(wake: Wake) -> str:
         words.append("cancel")
     if wake.changed:
         words.append("changed")
+    if wake.flows:
+        words.append("flows")
     if wake.awaited:
         words.append("awaited=" + "".join(wake.awaited))
     if wake.ended:
@@ -150,7 +152,7 @@ def encode(wake: Wake) -> str:
 def decode(payload: str) -> Wake:
     """Anything that is not understood is read as: look for yourself."""
     ready: list[tuple[int, int]] = []
-    flags = dict.fromkeys(("due", "cancel", "changed"), False)
+    flags = dict.fromkeys(("due", "cancel", "changed", "flows"), False)
     marks: dict[str, tuple[Mark, ...]] = {"awaited": (), "ended": ()}
     for word in payload.split():
         partition, colon, lane = word.partition(":")
@@ -168,6 +170,7 @@ def decode(payload: str) -> Wake:
         flags["changed"],
         marks["awaited"],
         marks["ended"],
+        flags["flows"],
     )
 
 
