@@ -11,7 +11,7 @@ from foliot.explain import Explanation, explain
 from foliot.explain_facts import MOST_AHEAD, Facts
 from foliot.explain_gate import GateFacts
 from foliot.explain_signal import payload_option
-from foliot.explain_step import StepFacts, facts_among
+from foliot.explain_step import StepFacts, facts_among, say_skipped
 from foliot.ids import inner_id
 from foliot.model.job import Job, JobState
 from foliot.model.limit import BREAKER, HELD_FOR_LIMIT, gate_of_key
@@ -45,6 +45,12 @@ async def explain_job(store: Store, id: str) -> Explanation:
         pace=await read_pace(store, job.queue, now=now) if job.state is JobState.READY else None,
     )
     return explain(facts)
+
+
+async def ruled_out(store: Store, job: Job) -> str | None:
+    """What a step was skipped for."""
+    flow = await _among_steps(store, job)
+    return job.reason if flow is None else say_skipped(flow)
 
 
 def _waits_for(job: Job) -> str | None:

@@ -190,7 +190,10 @@ class Handle(Generic[R]):
         if job.state is JobState.CANCELLED:
             raise JobCancelled(self.id, job.reason)
         attempts = await self._attempts()
-        raise JobFailed(self.id, job.state, attempts[-1].error if attempts else job.reason)
+        why = attempts[-1].error if attempts else job.reason
+        if job.state is JobState.SKIPPED:
+            why = await explain_commands.ruled_out(await self._portal.store(), job)
+        raise JobFailed(self.id, job.state, why)
 
 
 def check_wait(timeout: float | None) -> float | None:
