@@ -13,7 +13,7 @@ import pytest
 
 from cli.conftest import Answer, Shell
 from client.conftest import run_in_thread
-from foliot import Foliot, JobState
+from foliot import Foliot, JobCancelled, JobState
 from foliot.ids import inner_id
 from support.fleet import eventually
 from support.stores import Place
@@ -410,6 +410,8 @@ def test_nobody_asked_for_the_end_of_steps_whose_deadline_has_passed(
     out = shell("workflows", "show", lab.ended(flow.id)).out
     assert "late   failed (deadline) · 2 steps · 2 cancelled" in out
     assert "⊘ approval cancelled: deadline" in out and "requested" not in out
+    with pytest.raises(JobCancelled, match="was cancelled: deadline"):
+        flow["double"].result()
 
 
 def test_a_map_is_listed_as_it_is_drawn(shell: Shell, lab: Lab) -> None:
