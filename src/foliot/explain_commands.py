@@ -11,7 +11,7 @@ from foliot.explain import Explanation, explain
 from foliot.explain_facts import MOST_AHEAD, Facts
 from foliot.explain_gate import GateFacts
 from foliot.explain_signal import payload_option
-from foliot.explain_step import StepFacts, facts_among
+from foliot.explain_step import StepFacts, facts_among, say_skipped, why_cancelled
 from foliot.ids import inner_id
 from foliot.model.job import Job, JobState
 from foliot.model.limit import BREAKER, HELD_FOR_LIMIT, gate_of_key
@@ -58,6 +58,18 @@ async def _held(store: Store, id: str) -> tuple[Job, Claim | None]:
             break
         job = await commands.get(store, id)
     return job, claim
+
+
+async def why_ended(store: Store, job: Job) -> str | None:
+    """What it was skipped or cancelled for: of a step, as far as its workflow knows more."""
+    flow = await _among_steps(store, job)
+    if flow is None:
+        return job.reason
+    return (
+        say_skipped(flow)
+        if job.state is JobState.SKIPPED
+        else why_cancelled(flow.workflow, flow.step)
+    )
 
 
 def _waits_for(job: Job) -> str | None:

@@ -14,6 +14,7 @@ from foliot.model.workflow import FAILED, Rule, Step, Workflow
 _MOST_NAMED: Final = 10
 _NEVER: Final = datetime.max.replace(tzinfo=UTC)
 _FAIL_FAST: Final = "fail_fast"
+_DEADLINE: Final = "deadline"
 
 
 class StepFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +80,15 @@ def say_policy(facts: StepFacts) -> str | None:
     if facts.failed is None or facts.workflow.policy != _FAIL_FAST:
         return None
     return f"step {facts.failed.name} is {facts.failed.state}, and the policy is fail_fast"
+
+
+def why_cancelled(workflow: Workflow, step: Step) -> str | None:
+    """In few words: what is asked for, nobody may have asked for."""
+    if step.reason == "expired" and step.signal is not None:
+        return f"the signal {step.signal} did not come in time"
+    if step.reason == "requested" and workflow.reason == _DEADLINE:
+        return _DEADLINE
+    return step.reason
 
 
 def ruled_out_by(facts: StepFacts) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from foliot.errors import WorkflowFailed
+from foliot.explain_step import why_cancelled
 from foliot.ids import JobId
 from foliot.model.job import JobState
 from foliot.model.workflow import FAILED, Step, Workflow, WorkflowState
@@ -79,7 +80,7 @@ async def _failure(store: Store, workflow: Workflow, steps: Sequence[Step]) -> W
     if failed:
         first = min(failed, key=lambda step: (step.finished_at is None, step.finished_at, step.job))
         attempts = await store.jobs.attempts(first.job)
-        why = attempts[-1].error if attempts else first.reason
+        why = attempts[-1].error if attempts else why_cancelled(workflow, first)
         error = f"step {first.name} is {first.state}" + (f": {why}" if why else "")
     return WorkflowFailed(
         workflow.id,

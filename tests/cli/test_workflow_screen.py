@@ -126,7 +126,7 @@ def test_a_list_has_a_line_for_each_workflow_however_small_the_terminal(
     paused.pause("closed", by="ada")
     terminal = Terminal(shell.url, "workflows", "list", columns=columns)
     assert terminal.end() == 0
-    lines = [line for line in terminal.shown.splitlines() if "running" in line or "/15" in line]
+    lines = [line for line in terminal.shown.splitlines() if "paused" in line or "/15" in line]
     for line, flow in zip(lines, (paused, failed), strict=True):
         assert line.split()[0] == (flow.id if columns == 160 else flow.id[-8:])
         assert len(line) <= columns
@@ -156,6 +156,18 @@ def test_a_watched_workflow_is_drawn_until_its_end_and_then_printed(shell: Shell
     assert SCREEN in drawn and "approval   running · 0 of 2 steps done" in ESCAPE.sub("", drawn)
     text = ESCAPE.sub("", printed)
     assert f"id:             {flow.id}" in text and "succeeded · 2 steps" in text
+
+
+def test_the_last_picture_of_a_wait_is_left(shell: Shell, lab: Lab, tmp_path: Path) -> None:
+    path = tmp_path / "halves.toml"
+    path.write_text(
+        'name = "halves"\n[[steps]]\nname = "half"\nkind = "halve"\n[steps.payload]\nnumber = 13\n'
+    )
+    terminal = Terminal(shell.url, "workflows", "submit", str(path), "--wait")
+    assert terminal.end() == 1
+    left = ESCAPE.sub("", terminal.raw.rpartition("\x1b[?1049l")[2])
+    assert "halves   failed · 1 step · 1 failed" in left and "│ ✗ half" in left
+    assert "✗ half dead: ValueError: bad luck" in left
 
 
 def test_a_watch_that_is_broken_off_leaves_the_workflow_alone(shell: Shell, lab: Lab) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from cli.conftest import Answer, Shell
 from client.conftest import run_in_thread
-from foliot import Foliot, JobState
+from foliot import Foliot, JobCancelled, JobState
 from foliot.ids import inner_id
 from support.fleet import eventually
 from support.stores import Place
@@ -44,8 +44,9 @@ class Lab:
             return sum(numbers)
 
         @app.job
-        def wait() -> None:
-            self.gate.wait(60)
+        def wait(number: int = 1) -> None:
+            if number:
+                self.gate.wait(60)
 
         @app.job(max_attempts=1)
         def sometimes() -> str:
@@ -354,7 +355,11 @@ def test_a_paused_workflow_says_so_and_goes_on_when_it_is_resumed(shell: Shell, 
     answer = shell("workflows", "pause", flow.id, "--note", "until monday", "--by", "ada")
     assert (answer.code, answer.out) == (0, f"paused {flow.id}\n")
     [_, line] = shell("workflows", "list").out.splitlines()
-    assert "  paused at 20" in line and line.endswith("Z by ada: until monday")
+    assert (
+        line.split()[1] == "paused"
+        and "  paused at 20" in line
+        and line.endswith("Z by ada: until monday")
+    )
     assert "\n‖ paused by ada: until monday\n" in shell("workflows", "show", flow.id).out
     lab.gate.set()
     eventually(lambda: flow["double"].status() is JobState.HELD)
@@ -388,7 +393,78 @@ def test_cancelling_tells_what_runs_and_what_had_ended(shell: Shell, lab: Lab) -
         0,
         {"changed": 1, "ids": [waiting], "still_running": 0, "refused": {}},
     )
-    assert "  requested" in shell("workflows", "list", "--state", "cancelled").out
+    [_, listed] = shell(
+        "workflows", "list", "--state", "cancelled", "--name", "approval"
+    ).out.splitlines()
+    assert listed.split()[4] == "-" and listed.endswith("  requested, 2 failed or cancelled")
+    assert (
+        "cancelled (requested) · 2 steps · 2 cancelled" in shell("workflows", "show", waiting).out
+    )
+
+
+def test_nobody_asked_for_the_end_of_steps_whose_deadline_has_passed(
+    shell: Shell, lab: Lab
+) -> None:
+    with lab.app.workflow("late", deadline=0.3) as flow:
+        flow.add(lab.double.prepare(1), after=[flow.wait_for("approval")])
+    out = shell("workflows", "show", lab.ended(flow.id)).out
+    assert "late   failed (deadline) · 2 steps · 2 cancelled" in out
+    assert "⊘ approval cancelled: deadline" in out and "requested" not in out
+    with pytest.raises(JobCancelled, match="was cancelled: deadline"):
+        flow["double"].result()
+
+
+def test_a_map_is_listed_as_it_is_drawn(shell: Shell, lab: Lab) -> None:
+    with lab.app.workflow("waits") as flow:
+        waited = flow.map(lab.wait, over=[0, 1])
+        flow.add(lab.double.prepare(1), after=[waited])
+    eventually(lambda: flow["wait[1]"].status() is JobState.RUNNING)
+    eventually(lambda: flow["wait[0]"].status() is JobState.SUCCEEDED)
+    out = shell("workflows", "show", flow.id).out
+    [line] = [line for line in out.splitlines() if line.startswith("wait  ")]
+    assert line.split()[1] == "running" and "  1 succeeded, 1 running  " in line
+    lab.gate.set()
+    out = shell("workflows", "show", lab.ended(flow.id)).out
+    [line] = [line for line in out.splitlines() if line.startswith("wait  ")]
+    assert line.split()[1] == "succeeded" and "  2 succeeded  " in line
+
+
+def test_what_a_job_stands_for_is_shown_by_its_steps(shell: Shell, lab: Lab) -> None:
+    inner = lab.app.workflow("inner")
+    inner.add(lab.double.prepare(1), after=[inner.wait_for("go")])
+    with lab.app.workflow("outer") as flow:
+        flow.add(inner)
+    out = shell("jobs", "show", flow["inner"].id).out
+    assert "step:           go: waits for the signal go\n" in out
+    assert 'step:           double: double {"number":1}, after go\n' in out
+    assert "payload" not in out
+
+
+def test_several_workflows_are_retried_by_their_ids_or_by_what_they_are(
+    shell: Shell, lab: Lab
+) -> None:
+    failed = [lab.ended(lab.failing()) for _ in range(3)]
+    done = lab.ended(lab.fan(1))
+    lab.good.set()
+    refused(shell("workflows", "retry"), "ids are missing", 2)
+    refused(shell("workflows", "retry", done, "--state", "failed"), "ids go without --name", 2)
+    refused(shell("workflows", "retry", "--name", "failing"), "--yes is missing", 2)
+    answer = shell("workflows", "retry", failed[0], done)
+    assert (answer.code, answer.out) == (0, "retried: 2 steps of 1 workflow\n")
+    lab.ended(failed[0])
+    answer = shell("workflows", "retry", "--state", "failed", "--name", "failing", "--yes")
+    assert (answer.code, answer.out) == (0, "retried: 4 steps of 2 workflows\n")
+    for id in failed:
+        assert lab.app.get_workflow(lab.ended(id)).result() == {"last": 4}
+    nothing = shell("workflows", "retry", "--name", "failing")
+    assert (nothing.code, nothing.err) == (1, "nothing was changed: no step has failed\n")
+
+
+def test_a_watched_workflow_that_failed_is_an_exit_code(shell: Shell, lab: Lab) -> None:
+    id = lab.ended(lab.failing())
+    assert shell("workflows", "show", id, "--watch").code == 1
+    assert shell("workflows", "show", id, "--watch", "--json").code == 1
+    assert shell("workflows", "show", id).code == 0
 
 
 def test_what_failed_is_retried_by_name_or_all(shell: Shell, lab: Lab) -> None:
@@ -400,7 +476,7 @@ def test_what_failed_is_retried_by_name_or_all(shell: Shell, lab: Lab) -> None:
     assert (answer.code, answer.out) == (0, "retried: 2\n")
     assert lab.app.get_workflow(lab.ended(id)).result() == {"last": 4}
     nothing = shell("workflows", "retry", id, "--json")
-    assert (nothing.code, nothing.json) == (1, {"retried": []})
+    assert (nothing.code, nothing.json) == (1, {"retried": [], "refused": {}})
     assert nothing.err == "nothing was changed: no step has failed\n"
 
 

@@ -376,7 +376,9 @@ def test_a_signal_that_does_not_come_in_time_is_a_failure(
     with app.workflow("approved", policy="continue") as flow:
         approval = flow.wait_for("approval", timeout=0.2)
         flow.add(tell.prepare(), after=[approval], rule="any_failed")
-    with pytest.raises(WorkflowFailed, match="approval is cancelled"):
+    with pytest.raises(
+        WorkflowFailed, match="approval is cancelled: the signal approval did not come in time"
+    ):
         flow.result(timeout=20)
     assert flow["tell"].result() == ["approval cancelled None"]
 
@@ -676,7 +678,9 @@ def test_jobs_are_chained_without_a_workflow(
     late = tell.options(after=[first]).submit()
     assert late.result(timeout=20) == [f"{first.id} succeeded 2"]
     failed = fail.submit()
-    with pytest.raises(JobFailed, match="skipped"):
+    with pytest.raises(
+        JobFailed, match=f"is skipped: {failed.id} is dead, and its rule is all_succeeded"
+    ):
         tell.options(after=[failed]).submit().result(timeout=20)
     told = tell.options(after=[failed], rule="any_failed").submit()
     assert told.result(timeout=20) == [f"{failed.id} dead None"]

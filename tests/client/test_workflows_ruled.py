@@ -264,7 +264,7 @@ def test_what_is_no_step_no_job_or_no_payload_is_refused(app: Foliot, fine: Any)
     big = app.workflow("big")
     big.map(fine_of(app), over=[10**15] * 20_000)
     for wrong, problem in [
-        (lambda: flow.map(fine.prepare(), over=[1]), "is not a job"),
+        (lambda: flow.map(cast(Any, len), over=[1]), "is not a job"),
         (lambda: flow.add(fine.prepare(), after=cast(Any, [1])), "after: 1 is not a step"),
         (lambda: app.schedule("big", big, "every day at 2am"), "more than limits.payload"),
         (lambda: app.workflows(state="done"), "state: 'done' is none of running, succeeded"),

@@ -15,7 +15,15 @@ import pytest
 from client.conftest import run_in_thread
 from corpus.conftest import PRODUCE
 from corpus.rows import row
-from foliot import Foliot, JobState, NotRunning, WorkflowFailed, WorkflowState, current_job
+from foliot import (
+    Foliot,
+    FoliotError,
+    JobState,
+    NotRunning,
+    WorkflowFailed,
+    WorkflowState,
+    current_job,
+)
 from foliot.client.workflow import Flow
 from foliot.errors import InvalidValue
 from foliot.model.audit import Entry
@@ -414,15 +422,19 @@ def test_a_hundred_running_siblings_are_told_to_stop_and_the_run_ends_with_them(
 
 
 @row("G70")
-def test_workflows_inside_each_other_are_copies_and_come_to_an_end(steps: Steps) -> None:
+def test_two_workflows_are_not_inside_each_other_and_copies_come_to_an_end(steps: Steps) -> None:
     one, two = steps.app.workflow("one"), steps.app.workflow("two")
     one.add(steps.echo.prepare(1))
     two.add(steps.echo.prepare(2))
     one.add(two)
-    two.add(one)
-    assert two.submit().result(timeout=30) == {
-        "echo": 2,
-        "one": {"echo": 1, "two": {"echo": 2}},
+    with pytest.raises(FoliotError, match="two is a step of one already; add to it before"):
+        two.add(one)
+    one.add(two)
+    assert two.submit().result(timeout=30) == {"echo": 2}
+    assert one.submit().result(timeout=30) == {
+        "echo": 1,
+        "two": {"echo": 2},
+        "two-2": {"echo": 2},
     }
 
 

@@ -47,7 +47,7 @@ def test_a_chain_goes_from_left_to_right() -> None:
 def test_a_diamond_parts_and_joins() -> None:
     steps = sketch("extract > clean, check > load", clean="dead", check="cancelled", load="skipped")
     assert draw(steps, errors={job_id(1): "ValueError: no luck"}) == [
-        "etl   failed · 4 steps · 2 failed · 1m00s",
+        "etl   failed · 4 steps · 1 failed · 1 cancelled · 1m00s",
         "",
         "                          ╭───────────────╮",
         "                       ╭─▶│ ✗ clean       ├─╮",
@@ -104,7 +104,7 @@ def test_many_that_are_alike_are_one_box() -> None:
         "╰─ succeeded · 1.5s ─╯   ╰─ ✓ 9,993  ✗ 7 · 1.5s ─╯   ╰─ skipped ─╯",
         "",
         *(f"✗ read-{number} dead" for number in range(5)),
-        "  and 2 more that failed",
+        "  and 2 more",
     ]
 
 
@@ -166,7 +166,7 @@ def test_where_names_and_words_do_not_fit_side_by_side_they_stand_below_each_oth
 
 def test_a_reason_of_the_whole_is_said() -> None:
     [head, *_] = draw(sketch("a", a="cancelled"), reason="deadline", name="late")
-    assert head == "late   failed (deadline) · 1 step · 1 failed · 1m00s"
+    assert head == "late   failed (deadline) · 1 step · 1 cancelled · 1m00s"
 
 
 def test_more_boxes_than_one_can_look_at_are_drawn_in_lanes() -> None:

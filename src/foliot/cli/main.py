@@ -80,7 +80,10 @@ COMMANDS = {
     "workflows cancel": ("foliot.cli.workflows:cancel", "End workflows."),
     "workflows pause": ("foliot.cli.workflows:pause", "Let nothing more of a workflow start."),
     "workflows resume": ("foliot.cli.workflows:resume", "Let a paused workflow go on."),
-    "workflows retry": ("foliot.cli.workflows:retry", "Run the failed steps of a workflow again."),
+    "workflows retry": (
+        "foliot.cli.workflow_retry:retry",
+        "Run the failed steps of workflows again.",
+    ),
     "workflows rerun": ("foliot.cli.workflows:rerun", "Submit a workflow once more, as a new one."),
     "workflows signal": ("foliot.cli.workflows:signal", "Send a signal to a workflow."),
     "workflows graph": ("foliot.cli.workflow_files:graph", "Write a graph as Mermaid or SVG."),

@@ -10,12 +10,10 @@ import msgspec
 
 from foliot.cli.output import print_table, printable
 from foliot.cli.previewing import show_local
-from foliot.cli.shape import print_document, show_time
+from foliot.cli.shape import print_payload, show_time
 from foliot.model.job import Extras
 from foliot.model.schedule import Rules, Schedule, ScheduleState
-from foliot.model.workflow import SLEEP_KIND, WORKFLOW_KIND, Rule
 from foliot.units import show_duration
-from foliot.workflow_form import StepDraft, from_json
 
 if TYPE_CHECKING:
     from foliot.model.audit import Entry
@@ -85,42 +83,13 @@ def english_of(rules: Rules) -> str:
 def print_schedule(schedule: Schedule, fires: Sequence[Fire], audit: Sequence[Entry]) -> None:
     for name, value in _fields(schedule):
         print(f"{name + ':':<15} {printable(value)}")
-    if schedule.kind == WORKFLOW_KIND:
-        for line in _steps(schedule.payload):
-            print(printable(f"{'step:':<15} {line}"))
-    else:
-        print_document("payload", schedule.payload)
+    print_payload(schedule.kind, schedule.payload)
     for fire in fires:
         note = f"  {fire.note}" if fire.note else ""
         print(printable(f"{'fires:':<15} {show_time(fire.at)}  {show_local(fire.local)}{note}"))
     for entry in audit:
         detail = "" if not entry.detail else f" {msgspec.json.encode(entry.detail).decode()}"
         print(printable(f"{entry.action} by {entry.actor} at {show_time(entry.at)}{detail}"))
-
-
-def _steps(payload: bytes) -> Iterator[str]:
-    """Of the workflow that it fires: what each runs, with which arguments, and after what."""
-    for step in from_json(msgspec.json.decode(payload)["draft"]).steps:
-        over = "" if step.over is None else f", for each of {_json(step.over)}"
-        after = f", after {', '.join(step.after)}" if step.after else ""
-        rule = "" if step.rule is Rule.ALL_SUCCEEDED else f", if {step.rule}"
-        yield f"{step.name}: {_runs_of(step)}{over}{after}{rule}"
-
-
-def _runs_of(step: StepDraft) -> str:
-    if step.inner is not None:
-        return f"workflow of {', '.join(one.name for one in step.inner.steps)}"
-    if step.signal is not None:
-        return f"waits for the signal {step.signal}"
-    job = step.template
-    assert job is not None  # or it is one of those above
-    if job.kind == SLEEP_KIND:
-        return f"sleeps {show_duration(job.delay or 0.0)}"
-    return f"{job.kind} {_json(step.payload)}"
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()
 
 
 def _fields(schedule: Schedule) -> Iterator[tuple[str, str]]:

@@ -75,9 +75,7 @@ def confirm(question: str, selection: Selection) -> bool:
     if selection.yes:
         return True
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise InvalidValue(
-            "--yes", problem="is missing: nobody can be asked here", example="--filter … --yes"
-        )
+        raise InvalidValue("--yes", problem="is missing: nobody can be asked here", example="--yes")
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from foliot.cli.output import print_table, printable
+from foliot.model.workflow import WORKFLOW_KIND
 
 if TYPE_CHECKING:
     from foliot.model.audit import Entry
@@ -61,7 +62,7 @@ def about(job: Job) -> str:
 def print_job(job: Job, attempts: Sequence[Attempt], audit: Sequence[Entry]) -> None:
     for name, value in _fields(job):
         print(f"{name + ':':<15} {printable(value)}")
-    print_document("payload", job.payload)
+    print_payload(job.kind, job.payload)
     if job.result is not None:
         print_document("result", job.result)
     for attempt in attempts:
@@ -73,6 +74,17 @@ def print_job(job: Job, attempts: Sequence[Attempt], audit: Sequence[Entry]) -> 
     for entry in audit:
         detail = "" if not entry.detail else f" {msgspec.json.encode(entry.detail).decode()}"
         print(printable(f"{entry.action} by {entry.actor} at {show_time(entry.at)}{detail}"))
+
+
+def print_payload(kind: str, payload: bytes) -> None:
+    """That of a job which stands for a workflow is the whole of it, in a form that is nobody's to read."""
+    if kind != WORKFLOW_KIND:
+        print_document("payload", payload)
+        return
+    from foliot.cli.draft_shape import steps_of
+
+    for line in steps_of(payload):
+        print(printable(f"{'step:':<15} {line}"))
 
 
 def print_document(name: str, document: bytes) -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from foliot.cli.output import print_table, printable
 from foliot.cli.shape import show_time
-from foliot.drawing import boxes_of, draw_terminal, to_ascii, took, why_failed
+from foliot.drawing import boxes_of, counted, draw_terminal, overall, to_ascii, took, why_failed
 from foliot.drawing.boxes import FEW
 from foliot.explain_step import facts_among, ruled_out_by
 from foliot.ids import inner_id
@@ -72,10 +72,10 @@ def _is_small() -> bool:
 def _row(one: Workflow, now: datetime) -> tuple[str, ...]:
     return (
         one.id,
-        one.state,
+        _state(one),
         one.name,
         _steps_done(one),
-        f"{one.failed:,}",
+        "-" if _was_ended(one) else f"{one.failed:,}",
         show_time(one.created_at),
         _took(one.created_at, one.finished_at, now),
         about(one),
@@ -83,16 +83,26 @@ def _row(one: Workflow, now: datetime) -> tuple[str, ...]:
 
 
 def _narrow_row(one: Workflow, now: datetime) -> tuple[str, ...]:
-    failed = f"{one.failed:,} failed" if one.failed else ""
+    failed = f"{one.failed:,} failed" if one.failed and not _was_ended(one) else ""
     return (
         one.id[-8:],
-        one.state,
+        _state(one),
         one.name,
         _steps_done(one),
         _took(one.created_at, now, now),
         _took(one.created_at, one.finished_at, now),
         ", ".join(said for said in (failed, about(one)) if said),
     )
+
+
+def _state(one: Workflow) -> str:
+    """One that is paused runs as well: nobody is to overlook it."""
+    return "paused" if one.paused_at is not None and not one.state.final else one.state.value
+
+
+def _was_ended(one: Workflow) -> bool:
+    """Whether steps were cancelled with it: those are counted with the ones that failed."""
+    return one.cancel_requested or one.reason is not None
 
 
 def _steps_done(one: Workflow) -> str:
@@ -102,7 +112,9 @@ def _steps_done(one: Workflow) -> str:
 def about(workflow: Workflow) -> str:
     """What is most worth knowing beside the state."""
     if workflow.state.final:
-        return workflow.reason or ""
+        some = workflow.failed and _was_ended(workflow)
+        ended = f"{workflow.failed:,} failed or cancelled" if some else ""
+        return ", ".join(said for said in (workflow.reason, ended) if said)
     if workflow.cancel_requested:
         return "asked to end"
     if workflow.paused_at is not None:
@@ -132,7 +144,7 @@ def print_workflow(
     if not sys.stdout.isatty():  # there, a table begins with an empty line
         print()
     listed = _listed(steps, all=all)
-    _print_steps(listed, Reasons(workflow, steps, errors), now)
+    _print_steps(listed, Elements(steps), Reasons(workflow, steps, errors), now)
     if len(listed) < len(steps):
         print(f"{len(steps) - len(listed):,} more that are alike are listed with --all")
     for entry in audit:
@@ -159,7 +171,30 @@ def _listed(steps: Sequence[Step], *, all: bool) -> list[Step]:
     return found
 
 
-def _print_steps(steps: Sequence[Step], reasons: Reasons, now: datetime) -> None:
+class Elements:
+    """Of the maps among these steps: a map has ended when they have, whatever its own job did."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self._of: dict[JobId, list[Step]] = {}
+        for step in steps:
+            if step.mapped is not None:
+                self._of.setdefault(step.mapped, []).append(step)
+
+    def together(self, step: Step) -> tuple[Step, str]:
+        """A map as the picture has it, and how many of them are in which state."""
+        elements = self._of.get(step.job)
+        if elements is None or step.state is not JobState.SUCCEEDED:
+            return step, ""
+        state = overall(elements)
+        ends = [one.finished_at for one in elements if one.finished_at is not None]
+        until = max(ends) if ends and all(one.state.final for one in elements) else None
+        counts = ", ".join(f"{count:,} {state}" for state, count in counted(elements))
+        return msgspec.structs.replace(step, state=state, finished_at=until), counts
+
+
+def _print_steps(
+    steps: Sequence[Step], elements: Elements, reasons: Reasons, now: datetime
+) -> None:
     """On a terminal a job is named by the end of its id, by which every command finds it. A small one has no room for
     times of day beside the reasons."""
     whole, small = not sys.stdout.isatty(), _is_small()
@@ -171,10 +206,10 @@ def _print_steps(steps: Sequence[Step], reasons: Reasons, now: datetime) -> None
                 step.state,
                 *(() if small else (show_time(step.started_at),)),
                 _took(step.started_at, step.finished_at, now),
-                reasons.of(step),
+                counts or reasons.of(step),
                 step.job if whole else step.job[-8:],
             )
-            for step in steps
+            for step, counts in map(elements.together, steps)
         ],
         whole=("started", "took", "job"),
     )
@@ -198,7 +233,7 @@ class Reasons:
                 around = [self._steps[id] for id in step.parents if id in self._steps]
                 return ruled_out_by(facts_among(self._workflow, step, around))
             case state if state in FAILED:
-                return why_failed(step, self._errors.get(step.job)) or ""
+                return why_failed(self._workflow, step, self._errors.get(step.job)) or ""
         return "" if step.state is JobState.SUCCEEDED else step.reason or ""
 
     def _held(self, step: Step) -> str:

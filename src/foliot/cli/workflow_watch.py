@@ -81,6 +81,11 @@ class Watch:
                 pause = min(pause * 1.5, _LAST_LOOK)
         return None
 
+    def leave(self, workflow: Workflow, steps: Sequence[Step]) -> None:
+        """The last picture, where the screen was that is gone."""
+        if self.drawn:
+            self._console.print(Text.from_ansi(self._draw(workflow, steps), no_wrap=True))
+
     async def _look(self) -> tuple[Workflow, list[Step]] | None:
         """None while the store is away: it may come back, and the workflow is in it. It is read first: if it
         has ended, so have its steps."""
@@ -116,21 +121,24 @@ class Watch:
 
     def _picture(self, workflow: Workflow, steps: Sequence[Step]) -> Text:
         """As much of it as there is room for; all of it is printed in the end."""
-        width, height = self._console.size
-        drawn = draw_terminal(
-            workflow,
-            steps,
-            width=width,
-            colour=True,
-            now=self._clock.now(),
-            errors=self._errors,
-            steady=True,
-        )
-        lines = in_letters_of(self._file, drawn).splitlines()
+        height = self._console.size.height
+        lines = self._draw(workflow, steps).splitlines()
         if len(lines) > height:
             hidden = len(lines) - height + 1
             lines = [*lines[: height - 1], f"… {hidden} more lines"]
         return Text.from_ansi("\n".join(lines), no_wrap=True)
+
+    def _draw(self, workflow: Workflow, steps: Sequence[Step]) -> str:
+        drawn = draw_terminal(
+            workflow,
+            steps,
+            width=self._console.size.width,
+            colour=True,
+            now=self._clock.now(),
+            errors=self._errors,
+            steady=not workflow.state.final,
+        )
+        return in_letters_of(self._file, drawn)
 
     def _show_changes(self, workflow: Workflow, steps: Sequence[Step]) -> None:
         """In the order in which they came about. That a step waits is nothing new."""
@@ -159,11 +167,13 @@ async def wait_for_end(store: Store, id: JobId, *, is_new: bool, json: bool) -> 
     if not json:
         said = f"submitted {id}" if is_new else f"there already, by its key: {id}"
         print(said, file=sys.stderr, flush=True)
-    found = await Watch(store, id, stderr=True, quiet=json).run()
+    watch = Watch(store, id, stderr=True, quiet=json)
+    found = await watch.run()
     if found is None:
         print(f"no longer waiting: the workflow goes on, {id}", file=sys.stderr)
         return INTERRUPTED
     workflow, steps = found
+    watch.leave(workflow, steps)
     result, error = None, None
     try:
         result = await result_of(store, id)

@@ -72,7 +72,8 @@ def list_workflows(
 def show(
     id: str, *, watch: Switch = False, all: Switch = False, options: Options = DEFAULT_OPTIONS
 ) -> int | None:
-    """Draw a workflow, and list its steps: how each is, when it started, how long it took, and why it is so.
+    """Draw a workflow, and list its steps: how each is, when it started, how long it took, and why it is so. Exit code
+    1: it was watched, and failed or was cancelled.
 
     Parameters
     ----------
@@ -86,6 +87,7 @@ def show(
     """
     from foliot import workflow_commands
     from foliot.cli.ask import ask
+    from foliot.model.workflow import WorkflowState
     from foliot.workflow_results import errors_of
 
     async def read(
@@ -109,7 +111,7 @@ def show(
         return 130
     if not (watch and options.json):
         _print_one(*found, options, all=all)
-    return None
+    return 1 if watch and found[0].state is not WorkflowState.SUCCEEDED else None
 
 
 def _print_one(
@@ -245,37 +247,6 @@ def resume(id: str, *, by: str | None = None, options: Options = DEFAULT_OPTIONS
 
     was_paused, workflow = _act(id, by, options, go_on)
     _tell("resumed" if was_paused else "it was not paused:", workflow, options)
-
-
-def retry(
-    id: str,
-    *,
-    step: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")] = (),
-    by: str | None = None,
-    options: Options = DEFAULT_OPTIONS,
-) -> int:
-    """Run the failed steps of a workflow again, and decide anew about skipped ones. What succeeded is not run again
-    unless --step names it: then with all that came after it. Exit code 1: nothing had failed.
-
-    Parameters
-    ----------
-    id
-        Its id, or the beginning or the end of it.
-    step
-        Only these, by their names; also of those that succeeded.
-    by
-        Who asks for it, for the audit log (else user@host).
-    """
-    from foliot import workflow_commands
-
-    again = _act(id, by, options, workflow_commands.retry_workflow, only=step)
-    if options.json:
-        print_json({"retried": again})
-    elif again:
-        print(f"retried: {len(again):,}")
-    if not again:
-        print("nothing was changed: no step has failed", file=sys.stderr)
-    return 0 if again else 1
 
 
 def rerun(id: str, *, by: str | None = None, options: Options = DEFAULT_OPTIONS) -> None:

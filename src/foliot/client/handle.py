@@ -188,9 +188,15 @@ class Handle(Generic[R]):
                 return None  # type: ignore[return-value] # it was not kept, whatever it was
             return self._decode(job.result or b"null")
         if job.state is JobState.CANCELLED:
-            raise JobCancelled(self.id, job.reason)
+            raise JobCancelled(self.id, await self._why_ended(job))
         attempts = await self._attempts()
-        raise JobFailed(self.id, job.state, attempts[-1].error if attempts else job.reason)
+        why = attempts[-1].error if attempts else job.reason
+        if job.state is JobState.SKIPPED:
+            why = await self._why_ended(job)
+        raise JobFailed(self.id, job.state, why)
+
+    async def _why_ended(self, job: Job) -> str | None:
+        return await explain_commands.why_ended(await self._portal.store(), job)
 
 
 def check_wait(timeout: float | None) -> float | None:

@@ -257,16 +257,15 @@ def _box(
             seconds=seconds,
         )
     elements = [step for step in steps if step.kind != MAP_KIND]
-    counts = Counter(step.state for step in elements)
     made = elements or first.state is JobState.SUCCEEDED
     return Box(
         title=f"{printable(_stem(steps))} × {f'{len(elements):,}' if made else 'n'}",
         shape="many",
-        state=_overall(counts) if elements else first.state,
+        state=overall(elements or steps),
         steps=tuple(steps),
         parents=parents,
         children=children,
-        counts=tuple((state, counts[state]) for state in MARKS if counts[state]),
+        counts=counted(elements),
         rule=rule if len({step.rule for step in steps if step.mapped is None}) == 1 else None,
         seconds=seconds,
     )
@@ -292,8 +291,15 @@ def _common_start(one: str, other: str) -> str:
     return one[:same]
 
 
-def _overall(counts: Counter[JobState]) -> JobState:
+def counted(steps: Sequence[Step]) -> tuple[tuple[JobState, int], ...]:
+    """How many are in which state."""
+    counts = Counter(step.state for step in steps)
+    return tuple((state, counts[state]) for state in MARKS if counts[state])
+
+
+def overall(steps: Sequence[Step]) -> JobState:
     """What is most worth knowing of many: a failure, then work, then waiting."""
+    counts = Counter(step.state for step in steps)
     for state in (JobState.DEAD, JobState.CANCELLED, JobState.RUNNING):
         if counts[state]:
             return state

@@ -35,7 +35,7 @@ _ENTITIES: Final = str.maketrans({letter: f"#{ord(letter)};" for letter in '#"&<
 def to_mermaid(workflow: Workflow, steps: Sequence[Step], *, now: datetime | None = None) -> str:
     """`now`: for how long what has not ended has been going on."""
     boxes = boxes_of(steps, now=now)
-    said = summary(workflow, now)
+    said = summary(workflow, boxes, now)
     if workflow.paused_at is not None:
         said.append(said_of_pause(workflow))
     return "\n".join(_lines(workflow.name, said, boxes)) + "\n"

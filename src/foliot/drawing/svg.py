@@ -107,7 +107,7 @@ def _document(
     down: bool,
     now: datetime | None,
 ) -> Iterator[str]:
-    names, said = wrap(printable(workflow.name), 60), [" · ".join(summary(workflow, now))]
+    names, said = wrap(printable(workflow.name), 60), [" · ".join(summary(workflow, boxes, now))]
     if workflow.paused_at is not None:
         said += wrap(said_of_pause(workflow), 80)
     wide, high = _extent(places)
