@@ -112,7 +112,7 @@ async def doubt_served(store: Store, registry: Registry, queues: Collection[str]
         return []
     known = {lane.queue for _, lane in (await store.jobs.peek()).ready}
     known.update(one.queue for one in (*registry, *await store.definitions.all()))
-    known.update(registry.queues, (one.name for one in await store.queues.all()))
+    known.update(registry.queues, (one.name for one in await store.queues.all() if not one.bare))
     doubts = []
     for name in (name for name in queues if name not in known):
         hint = did_you_mean(name, sorted(known))

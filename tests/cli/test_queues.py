@@ -137,3 +137,16 @@ def test_a_queue_that_nobody_knows_is_paused_and_doubted(shell: Shell) -> None:
     assert "no kind goes to queue 'mial'" in again.err
     assert "'mial'" in shell("queues", "configure", "mial", "--strategy", "fifo").err
     assert shell("queues", "pause", "mail").err == ""
+
+
+def test_a_queue_of_which_nothing_is_said_any_more_is_not_listed(shell: Shell) -> None:
+    """Its name was mistyped when it was paused, which was taken back."""
+    shell("queues", "pause", "reprots", "--note", "by mistake")
+    assert "reprots" in shell("queues", "list").out
+    shell("queues", "resume", "reprots")
+    assert "reprots" not in shell("queues", "list").out
+    assert shell("queues", "list", "--json").json["queues"] == []
+    shell("queues", "configure", "reports", "--strategy", "fifo")
+    shell("queues", "pause", "reports")
+    shell("queues", "resume", "reports")
+    assert "reports" in shell("queues", "list").out

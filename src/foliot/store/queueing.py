@@ -22,6 +22,11 @@ class Queue(msgspec.Struct, frozen=True):
     weights: dict[str, float] = {}  # of fair keys; one that is not named has weight 1
     updated_by: str | None = None
 
+    @property
+    def bare(self) -> bool:
+        """Nothing else is said of it than of any queue: as when it was paused once, and goes on."""
+        return self == Queue(self.name, None, None, None, updated_by=self.updated_by)
+
 
 class Queues(Protocol):
     """By hand, `record` says what is to be written down of a change."""
