@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import inspect
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Final, get_args
+from functools import wraps
+from typing import Final, ParamSpec, TypeVar, get_args
 
 from foliot.errors import LONGEST_WAIT, InvalidValue
 from foliot.model.job import KeyMode
@@ -16,11 +18,38 @@ from foliot.setting import NAME
 from foliot.shown import did_you_mean
 from foliot.units import read_size
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_RETRIES: Final = ("max_retries", "retries")  # what others call it
 _MOST_NAMES: Final = 32
 _MOST_WEIGHTS: Final = 1000
 _MONTHS: Final = 366 * 86_400.0
 _LEAST_MEMORY: Final = 1 << 24
 _MOST_MEMORY: Final = 1 << 50
+
+
+def check_option(field: str, name: str, known: Collection[str]) -> None:
+    """That there is an option of this name."""
+    if name not in known:
+        hint = did_you_mean(name, known) or f"there are {', '.join(sorted(known))}"
+        if name in _RETRIES and "max_attempts" in known:
+            hint = "did you mean max_attempts? It counts the first attempt, too"
+        raise InvalidValue(field, name, "is not an option", hint=hint)
+
+
+def options_checked(function: Callable[P, R]) -> Callable[P, R]:
+    """Above a function of the SDK: a mistyped keyword is refused like any wrong value, with what was meant."""
+    parameters = inspect.signature(function).parameters.values()
+    known = {one.name for one in parameters if one.name != "self"}
+
+    @wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        for name in kwargs:
+            check_option(function.__name__, name, known)
+        return function(*args, **kwargs)
+
+    return checked
 
 
 def check_name(field: str, value: object, *, example: str) -> str:

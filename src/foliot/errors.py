@@ -231,6 +231,7 @@ class WorkflowFailed(FoliotError):
         id: object,
         state: str = "failed",
         *,
+        name: str | None = None,
         error: str | None = None,
         reason: str | None = None,
         steps: tuple[str, ...] = (),
@@ -241,7 +242,8 @@ class WorkflowFailed(FoliotError):
         self.reason = reason
         self.steps = steps
         told = "; ".join(one for one in (reason, error) if one)
-        super().__init__(f"workflow {id} is {state}" + (f": {told}" if told else ""))
+        which = f"{id}" if name is None else f"{name} ({id})"
+        super().__init__(f"workflow {which} is {state}" + (f": {told}" if told else ""))
 
 
 class ResultTimeout(FoliotError, TimeoutError):

@@ -15,6 +15,7 @@ from foliot.checks import (
     check_key_mode,
     check_moment,
     check_name,
+    check_option,
     check_retry,
     check_rule,
     check_tags,
@@ -112,12 +113,9 @@ def check_options(choices: Choices, options: Options) -> Choices:
     """`choices` with these options on top."""
     values: dict[str, Any] = dict(options)
     for name, value in values.items():
-        check = _CHECKS.get(name)
-        if check is None:
-            hint = did_you_mean(name, _CHECKS) or f"there are {', '.join(sorted(_CHECKS))}"
-            raise InvalidValue("options", name, "is not an option", hint=hint)
+        check_option("options", name, _CHECKS)
         if value is not None:
-            values[name] = check(value)
+            values[name] = _CHECKS[name](value)
     if values.get("delay") is not None and values.get("run_at") is not None:
         raise InvalidValue("delay", values["delay"], "cannot be given together with run_at")
     if "delay" in values or "run_at" in values:

@@ -161,7 +161,7 @@ async def doubt_served(store: Store, registry: Registry, queues: Collection[str]
         return []
     known = {lane.queue for _, lane in (await store.jobs.peek()).ready}
     known.update(one.queue for one in (*registry, *await store.definitions.all()))
-    known.update(registry.queues, (one.name for one in await store.queues.all()))
+    known.update(registry.queues, (one.name for one in await store.queues.all() if not one.bare))
     doubts = [
         _with_hint(f"no kind goes to queue {name!r} so far", name, known)
         for name in queues

@@ -85,6 +85,7 @@ async def _failure(store: Store, workflow: Workflow, steps: Sequence[Step]) -> W
     return WorkflowFailed(
         workflow.id,
         workflow.state,
+        name=workflow.name,
         error=error,
         reason=workflow.reason,
         steps=tuple(step.name for step in failed),

@@ -72,7 +72,7 @@ def test_nobody_may_work_on_the_store_unless_forced(shell: Shell, tmp_path: Path
         (["{url}", "mysql://x"], "mysql"),
         (["{url}", "{url}2", "--partitions", "0"], "is not a whole number from 1 to 1024"),
         (["{url}", "{url}2", "--url", "{url}"], "both stores are named"),
-        (["{url}"], "requires an argument"),
+        (["{url}"], "foliot db copy needs TARGET"),
     ],
     ids=["itself", "engine", "partitions", "url", "missing"],
 )

@@ -232,7 +232,8 @@ async def test_a_job_is_changed_before_it_starts(world: World, run: Run) -> None
     assert (code, out) == (0, f"changed: {id} is scheduled\n"), err
     job = await world.get(id)
     assert (job.priority, job.tags) == (1, ("a", "b"))
-    assert "change by ada at" in run("jobs", "show", id)[1]
+    [told] = [one for one in run("jobs", "show", id)[1].splitlines() if "change by ada at" in one]
+    assert told.endswith('Z, priority: 1, tags: ["a","b"]')
     answer = json.loads(run("jobs", "change", id, "--in", "0s", "--queue", "mail", "--json")[1])
     assert answer["id"] == id
     assert (await world.get(id)).queue == "mail"

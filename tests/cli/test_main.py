@@ -5,6 +5,8 @@ from __future__ import annotations
 import resource
 import subprocess
 import sys
+from importlib import import_module
+from inspect import signature
 from pathlib import Path
 
 import pytest
@@ -74,12 +76,26 @@ def test_without_a_command_the_help_is_shown_as_a_mistake(
         (["zzz"], "there is no command zzz", "commands: bench, breakers, calendars, check"),
         (["config", "show", "--ulr", "x"], "Unknown option: --ulr", "did you mean --url?"),
         (["config", "show", "more"], "foliot config show does not take 'more'", "--help"),
+        (["worker"], "foliot worker needs APP", "for example: foliot worker shop.jobs:app"),
+        (
+            ["workflows", "signal", "0192"],
+            "foliot workflows signal needs NAME",
+            "for example: foliot workflows signal 0192f3a4 approval",
+        ),
+        (
+            ["limits", "set"],
+            "foliot limits set needs LIMIT",
+            "for example: foliot limits set queue:mail --concurrency 20",
+        ),
         (["config", "show", "--url"], "--url requires an argument", "--help"),
         (["config", "show", "--url", "a", "--url", "b"], "specified multiple times", "--help"),
         (["--url", "x", "config", "show"], "--url stands before the command", "options follow it"),
         (["x" * 100_000], "there is no command xxx", "commands: bench"),
     ],
-    ids=["command", "subcommand", "far", "flag", "argument", "value", "twice", "before", "huge"],
+    ids=[
+        *("command", "subcommand", "far", "flag", "argument", "first", "second", "more", "value"),
+        *("twice", "before", "huge"),
+    ],
 )
 def test_a_mistake_is_one_line_and_a_hint(arguments: list[str], error: str, hint: str) -> None:
     answer = foliot(*arguments)
@@ -90,6 +106,26 @@ def test_a_mistake_is_one_line_and_a_hint(arguments: list[str], error: str, hint
     assert error in first
     assert second.startswith("hint: ")
     assert hint in second
+
+
+def test_every_command_that_lacks_its_arguments_says_which_and_shows_a_line_that_has_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for command, (target, _) in COMMANDS.items():
+        module, _, name = target.partition(":")
+        parameters = signature(getattr(import_module(module), name)).parameters.values()
+        needed = [
+            one.name
+            for one in parameters
+            if one.default is one.empty
+            and one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+        ]
+        if needed:
+            assert main(command.split()) == 2
+            error, hint = capsys.readouterr().err.splitlines()
+            assert error == f"error: foliot {command} needs {needed[0].upper()}"
+            assert hint.startswith(f"hint: for example: foliot {command} ")
+            assert len(hint.split(command)[1].split()) >= len(needed)
 
 
 def test_version_is_told_in_words_and_in_json() -> None:

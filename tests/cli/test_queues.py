@@ -146,3 +146,16 @@ def test_a_queue_that_has_jobs_is_not_doubted(shell: Shell, delay: float) -> Non
     shell.submit(3, queue="mail")
     assert shell("queues", "pause", "vip").err == ""
     assert shell("limits", "set", "queue:vip", "--concurrency", "2").err == ""
+
+
+def test_a_queue_of_which_nothing_is_said_any_more_is_not_listed(shell: Shell) -> None:
+    """Its name was mistyped when it was paused, which was taken back."""
+    shell("queues", "pause", "reprots", "--note", "by mistake")
+    assert "reprots" in shell("queues", "list").out
+    shell("queues", "resume", "reprots")
+    assert "reprots" not in shell("queues", "list").out
+    assert shell("queues", "list", "--json").json["queues"] == []
+    shell("queues", "configure", "reports", "--strategy", "fifo")
+    shell("queues", "pause", "reports")
+    shell("queues", "resume", "reports")
+    assert "reports" in shell("queues", "list").out

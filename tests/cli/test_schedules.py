@@ -472,3 +472,20 @@ def test_a_wrong_file_changes_nothing(
         assert answer.code != 0
         assert message in answer.err
     assert shell("schedules", "list", "--json").json == {"schedules": []}
+
+
+def test_a_workflow_that_is_named_as_a_kind_is_said_to_be_one(shell: Shell) -> None:
+    with Foliot(shell.url) as app:
+
+        @app.job
+        def settle() -> None: ...
+
+        with app.workflow("etl") as flow:
+            flow.add(settle.prepare())
+    answer = shell("schedules", "create", "nightly", "etl", "every day at 3am")
+    assert answer.code == 1
+    assert "'etl' is a workflow, not a kind of job: it is scheduled in code" in answer.err
+    assert 'hint: in code: app.schedule("…", etl, ' in answer.err
+    assert (
+        "no job of kind 'elt'" in shell("schedules", "create", "x", "elt", "every day at 3am").err
+    )

@@ -290,3 +290,45 @@ def test_a_submission_may_have_a_retry_policy_of_its_own(
 
     start_worker()
     assert unsteady.options(retry=Fixed(0)).submit().result(timeout=20) == 3
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            lambda app: app.job(max_retries=3),
+            "job: 'max_retries' is not an option; did you mean max_attempts?",
+        ),
+        (
+            lambda app: app.job(prioritty=1),
+            "job: 'prioritty' is not an option; did you mean priority?",
+        ),
+        (
+            lambda app: app.job(colour=1),
+            "job: 'colour' is not an option; there are breaker, cancel_grace,",
+        ),
+        (
+            lambda app: app.breaker("x", failure=3),
+            "breaker: 'failure' is not an option; did you mean failures?",
+        ),
+        (lambda app: app.breaker("x", retries=3), "breaker: 'retries' is not an option; "),
+        (
+            lambda app: app.limit("kind:x", concurency=3),
+            "limit: 'concurency' is not an option; did you mean concurrency?",
+        ),
+        (
+            lambda app: app.set_limit("kind:x", rte="1/s"),
+            "set_limit: 'rte' is not an option; did you mean rate?",
+        ),
+        (
+            lambda app: app.queue("x", weight=1),
+            "queue: 'weight' is not an option; did you mean weights?",
+        ),
+    ],
+)
+def test_a_mistyped_keyword_is_refused_with_what_was_meant(
+    app: Foliot, said: Callable[[Any], object], told: str
+) -> None:
+    with pytest.raises(InvalidValue) as refused:
+        said(app)
+    assert str(refused.value).startswith(told)

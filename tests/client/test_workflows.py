@@ -531,7 +531,7 @@ def test_a_workflow_can_be_a_step_of_another(
 
 
 def test_a_workflow_that_fails_is_a_step_that_fails_and_both_are_retried(
-    app: Foliot, add: Any, start_worker: Start
+    app: Foliot, add: Any, start_worker: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     ready: list[bool] = []
 
@@ -548,7 +548,12 @@ def test_a_workflow_that_fails_is_a_step_that_fails_and_both_are_retried(
         flow.add(inner)
     with pytest.raises(WorkflowFailed, match="not yet"):
         flow.result(timeout=20)
-    assert len(flow["inner"].attempts()) == 1
+    [attempt] = flow["inner"].attempts()
+    assert attempt.traceback is None
+    [told] = [one.getMessage() for one in caplog.records if "foliot.workflow" in one.getMessage()]
+    assert "is dead after 1 attempt: WorkflowFailed: workflow inner (" in told
+    assert ") is failed: step sometimes is dead: ValueError: " in told
+    assert "Traceback" not in told
     ready.append(True)
     assert flow.retry(by="ada") == [flow["inner"].id]
     assert flow.result(timeout=20) == {"inner": {"sometimes": 2}}

@@ -169,6 +169,30 @@ async def test_others_are_told_of_what_was_reaped(world: World) -> None:
     assert wakes == [Wake(due=True)]
 
 
+async def test_what_was_reaped_is_logged_with_its_worker_and_the_first_of_its_jobs(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    gone = await world.open_session()
+    ids = await world.submit_many(5)
+    await world.claim(gone)
+    world.clock.advance(1)
+    world.beat(gone, *ids[:4])
+    world.expire()
+    session = await world.open_session(duties=True, lease=LEASE)
+    partitions = Partitions(world.store, session, clock=world.clock, ids=world.ids, term=5)
+    await partitions.tick()
+    with caplog.at_level(logging.WARNING):
+        await Reap(Office(world.store, partitions, world.clock, world.ids)).tick()
+    [said] = [one.message for one in caplog.records if one.name == "foliot.scheduler"]
+    told, _, named = said.partition("; among them ")
+    assert told == (
+        "partition 0: taken back from here:1 (lost): "
+        "4 executing, to run alone from now on, 1 not started"
+    )
+    assert len(named.split(", ")) == 3
+    assert set(named.split(", ")) < set(ids)
+
+
 async def test_others_are_told_of_jobs_whose_kind_is_known_by_now(world: World) -> None:
     session = await world.open_session(duties=True)
     job = await world.run(session)

@@ -157,8 +157,8 @@ def _breakers(facts: Facts) -> Iterator[Finding]:
             state = one.state.replace("_", " ")
             value = f"{one.name} is {state}, {_count(found.waiting)} wait{why}"
             by_hand = one.state is State.OPEN and one.until is None
-            ends = "until somebody closes it" if by_hand else "until calls succeed"
-            advice = f"it stays so {ends}: foliot breakers close {one.name}"
+            ends = "until somebody closes it:" if by_hand else "until calls succeed; or:"
+            advice = f"it stays so {ends} foliot breakers close {one.name}"
             yield Finding("look", "breaker", value, advice)
 
 

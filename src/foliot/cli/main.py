@@ -12,9 +12,16 @@ import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
 
-from cyclopts import App, CycloptsError, UnknownCommandError, UnusedCliTokensError
+from cyclopts import (
+    App,
+    CycloptsError,
+    MissingArgumentError,
+    UnknownCommandError,
+    UnusedCliTokensError,
+)
 
 from foliot import __version__
+from foliot.cli.missing import describe_missing
 from foliot.errors import FoliotError, InvalidValue
 from foliot.shown import did_you_mean
 
@@ -221,6 +228,8 @@ def _usage(error: CycloptsError) -> tuple[str, str | None]:
         names = sorted({path.partition(" ")[0] for path in below})
         hint = did_you_mean(token, names) or f"commands: {', '.join(names)}"
         return f"there is no command {start}{token}", hint
+    if isinstance(error, MissingArgumentError) and (missing := describe_missing(error)):
+        return missing
     if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
         return (
             f"foliot {chain} does not take {error.unused_tokens[0][:80]!r}",

@@ -38,7 +38,7 @@ def list_queues(*, options: Options = DEFAULT_OPTIONS) -> None:
         return named, await store.queues.all(), await store.overview.queues(cap=_CAP)
 
     named, queues, loads = ask(options, read)
-    known = {queue.name: queue for queue in queues}
+    known = {queue.name: queue for queue in queues if not queue.bare}
     counted = {load.queue: load for load in loads.queues}
     names = sorted({*named, *known, *counted})
     if options.json:

@@ -9,7 +9,8 @@ from cyclopts import Parameter
 from foliot.cli.options import DEFAULT_OPTIONS, Options
 from foliot.cli.output import print_json, printable
 from foliot.cli.schedule_options import NO_CHOICES, NO_TIMES, JobChoices, Times, split
-from foliot.errors import FoliotError, InvalidValue
+from foliot.errors import FoliotError, InvalidValue, UnknownKind
+from foliot.shown import shown
 
 if TYPE_CHECKING:
     from foliot.model.job import NewJob
@@ -63,14 +64,17 @@ def create(
 
     async def run(store: Store) -> tuple[Put, Schedule]:
         typed = await type_fields(store, kind, fields) if fields else arguments
-        template = await commands.prepare_kind(
-            store,
-            kind,
-            typed,
-            ids=ids,
-            options={**job.given(), "namespace": namespace},
-            largest=largest,
-        )
+        try:
+            template = await commands.prepare_kind(
+                store,
+                kind,
+                typed,
+                ids=ids,
+                options={**job.given(), "namespace": namespace},
+                largest=largest,
+            )
+        except UnknownKind as error:
+            raise await _of_workflow(store, error) from None
         draft = schedule_commands.Draft(name, template, expression, times.given())
         [put] = await schedule_commands.create(store, [draft], by=author)
         return put, await schedule_commands.get(store, name, namespace=namespace)
@@ -80,6 +84,17 @@ def create(
         print_json({"outcome": put.outcome, **schedule_to_json(schedule)})
     else:
         _tell(schedule, put.outcome)
+
+
+async def _of_workflow(store: Store, error: UnknownKind) -> FoliotError:
+    """What was taken for a kind may be the name of a workflow."""
+    if not await store.workflows.list(name=error.kind, state=None, limit=1, before=None):
+        return error
+    hint = (
+        f'in code: app.schedule("…", {error.kind}, "every day at 3am"), with that workflow as drawn'
+    )
+    problem = f"{shown(error.kind)} is a workflow, not a kind of job: it is scheduled in code"
+    return FoliotError(problem, hint=hint)
 
 
 def update(

@@ -10,7 +10,7 @@ import msgspec
 
 from foliot.cli.output import print_table, printable
 from foliot.cli.previewing import show_local
-from foliot.cli.shape import print_payload, show_time
+from foliot.cli.shape import print_payload, say_entry, show_time
 from foliot.model.job import Extras
 from foliot.model.schedule import Rules, Schedule, ScheduleState
 from foliot.units import show_duration
@@ -88,8 +88,7 @@ def print_schedule(schedule: Schedule, fires: Sequence[Fire], audit: Sequence[En
         note = f"  {fire.note}" if fire.note else ""
         print(printable(f"{'fires:':<15} {show_time(fire.at)}  {show_local(fire.local)}{note}"))
     for entry in audit:
-        detail = "" if not entry.detail else f" {msgspec.json.encode(entry.detail).decode()}"
-        print(printable(f"{entry.action} by {entry.actor} at {show_time(entry.at)}{detail}"))
+        print(printable(say_entry(entry)))
 
 
 def _fields(schedule: Schedule) -> Iterator[tuple[str, str]]:

@@ -72,8 +72,18 @@ def print_job(job: Job, attempts: Sequence[Attempt], audit: Sequence[Entry]) -> 
         for line in (attempt.traceback or "").splitlines():
             print(f"    {printable(line)}")
     for entry in audit:
-        detail = "" if not entry.detail else f" {msgspec.json.encode(entry.detail).decode()}"
-        print(printable(f"{entry.action} by {entry.actor} at {show_time(entry.at)}{detail}"))
+        print(printable(say_entry(entry)))
+
+
+def say_entry(entry: Entry) -> str:
+    """Who did what by hand, and what was said of it."""
+    told = [
+        f"{name}: {value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
+        for name, value in entry.detail.items()
+        if value is not None
+    ]
+    said = f", {', '.join(told)}" if told else ""
+    return f"{entry.action} by {entry.actor} at {show_time(entry.at)}{said}"
 
 
 def print_payload(kind: str, payload: bytes) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 import msgspec
 
 from foliot.cli.output import print_table, printable
-from foliot.cli.shape import show_time
+from foliot.cli.shape import say_entry, show_time
 from foliot.drawing import boxes_of, counted, draw_terminal, overall, to_ascii, took, why_failed
 from foliot.drawing.boxes import FEW
 from foliot.explain_step import facts_among, ruled_out_by
@@ -148,8 +148,7 @@ def print_workflow(
     if len(listed) < len(steps):
         print(f"{len(steps) - len(listed):,} more that are alike are listed with --all")
     for entry in audit:
-        detail = "" if not entry.detail else f" {msgspec.json.encode(entry.detail).decode()}"
-        print(printable(f"{entry.action} by {entry.actor} at {show_time(entry.at)}{detail}"))
+        print(printable(say_entry(entry)))
 
 
 def in_letters_of(stream: TextIO, drawn: str) -> str:

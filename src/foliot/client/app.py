@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 from foliot import commands
 from foliot.breaker_commands import apply_breakers
 from foliot.by_hand import LIMIT
-from foliot.checks import check_name, check_queue_options
+from foliot.checks import check_name, check_queue_options, options_checked
 from foliot.client.breaking import Breaking
 from foliot.client.connections.lending import Lending
 from foliot.client.definer import Definer
@@ -109,6 +109,7 @@ class Foliot(Scheduling, Flowing, Limiting, Breaking, Measuring, Definer):
         """Take in the jobs of all modules of this name in a package and the packages within it, when needed."""
         self._includes.discover(package, module)
 
+    @options_checked
     def queue(
         self,
         name: str,

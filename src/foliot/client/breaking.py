@@ -7,7 +7,7 @@ from datetime import timedelta
 from functools import partial
 
 from foliot.breaker_commands import apply_breakers, check_breaker_name, options_of
-from foliot.checks import check_errors
+from foliot.checks import check_errors, options_checked
 from foliot.client.portal import Portal
 from foliot.registry import Registry
 
@@ -18,6 +18,7 @@ class Breaking:
     _home: Portal
     _registry: Registry
 
+    @options_checked
     def breaker(
         self,
         name: str,

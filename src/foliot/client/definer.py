@@ -8,6 +8,7 @@ from typing import Any, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack
 
 import msgspec
 
+from foliot.checks import check_option
 from foliot.client.declaring import Schedules, declare
 from foliot.client.function import JobFunction
 from foliot.client.listening import HookOptions, check_event, define_hook
@@ -76,6 +77,9 @@ class Definer:
     def job(self, *functions: Any, **options: Any) -> Any:
         """Make a function a job: `@app.job`, or `@app.job(queue="mail", max_attempts=3)`. With a `schedule`, an
         expression or a dict with more, workers make it one when they start."""
+
+        for name in options:
+            check_option("job", name, JobOptions.__optional_keys__)
 
         def register(function: Callable[..., Any]) -> JobFunction[..., Any, Any]:
             own = {name: value for name, value in options.items() if name != "schedule"}

@@ -6,6 +6,7 @@ from functools import partial
 
 from foliot import limit_commands
 from foliot.author import Author
+from foliot.checks import options_checked
 from foliot.client.portal import Portal
 from foliot.limit_commands import limit_of
 from foliot.model.limit import Limit
@@ -19,6 +20,7 @@ class Limiting:
     _portal: Portal
     _registry: Registry
 
+    @options_checked
     def limit(
         self,
         name: str,
@@ -35,6 +37,7 @@ class Limiting:
         self._registry.limits[name] = limit
         self._home.tell(partial(limit_commands.apply_limits, limits={name: limit}, by="code"))
 
+    @options_checked
     def set_limit(
         self,
         name: str,
@@ -49,6 +52,7 @@ class Limiting:
         limit = limit_of(name, concurrency=concurrency, rate=rate, burst=burst, note=note)
         return self._portal.call(self._set_limit(limit))
 
+    @options_checked
     async def aset_limit(
         self,
         name: str,

@@ -23,6 +23,11 @@ class Queue(msgspec.Struct, frozen=True):
     updated_by: str | None = None  # who said last how it is ordered
     said: str | None = None  # what code said last of that: see model/said.py
 
+    @property
+    def bare(self) -> bool:
+        """Nothing else is said of it than of any queue: as when it was paused once, and goes on."""
+        return self == Queue(self.name, None, None, None, updated_by=self.updated_by)
+
 
 class Queues(Protocol):
     """By hand, `record` says what is to be written down of a change."""

@@ -7,12 +7,12 @@ import traceback
 from typing import Final
 
 from foliot.builtin import Awaiting
-from foliot.errors import Cancel, MissingInput, Retry, SoftTimeout
+from foliot.errors import Cancel, FoliotError, MissingInput, Retry, SoftTimeout
 from foliot.ids import Ids
 from foliot.model.definition import JobDefinition
 from foliot.model.job import STOPPED, UNFITTING, ClaimedJob, End, Outcome
 from foliot.model.retry import Exponential, Fixed, ask
-from foliot.model.workflow import HELD_FOR_WORKFLOW
+from foliot.model.workflow import HELD_FOR_WORKFLOW, WORKFLOW_KIND
 from foliot.schema import stored_definition
 from foliot.worker.blame import blames_service, retry_after
 from foliot.worker.invoke import Unfitting
@@ -96,6 +96,8 @@ def failure(
 
 def _retried(job: ClaimedJob, definition: JobDefinition, error: BaseException, ids: Ids) -> Outcome:
     text, trace = describe(error)
+    if job.kind == WORKFLOW_KIND and isinstance(error, FoliotError):
+        trace = None  # it says which workflow and which step; what stands above it is Foliot's own
     delay = None if job.last_attempt else wait(job, definition, error, ids=ids)
     reason = _reason(error)
     end = End.BURY if delay is None else End.RETRY
@@ -184,12 +186,13 @@ def report(job: ClaimedJob, outcome: Outcome) -> None:
         )
     elif outcome.end is End.BURY:
         log.error(
-            "job %s (%s) is dead after %d attempts: %s\n%s",
+            "job %s (%s) is dead after %d %s: %s%s",
             job.id,
             job.kind,
             job.attempt,
+            "attempt" if job.attempt == 1 else "attempts",
             outcome.error,
-            outcome.traceback or "",
+            f"\n{outcome.traceback}" if outcome.traceback else "",
         )
 
 
