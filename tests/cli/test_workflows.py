@@ -14,6 +14,7 @@ import pytest
 from cli.conftest import Answer, Shell
 from client.conftest import run_in_thread
 from foliot import Foliot, JobState
+from foliot.author import this_user
 from foliot.ids import inner_id
 from support.fleet import eventually
 from support.stores import Place
@@ -367,6 +368,20 @@ def test_a_paused_workflow_says_so_and_goes_on_when_it_is_resumed(shell: Shell, 
     lab.ended(flow.id)
     for command in ("pause", "resume"):
         refused(shell("workflows", command, flow.id), f"workflow {flow.id} is succeeded", 1)
+
+
+def test_what_code_does_to_a_workflow_is_told_like_what_is_typed(shell: Shell, lab: Lab) -> None:
+    with lab.app.workflow("asked") as flow:
+        flow.add(lab.double.prepare(1), after=[flow.wait_for("one"), flow.wait_for("two")])
+    flow.signal("one", 1, by="ada")
+    flow.signal("later", early=True)
+    flow.cancel(by="bob")
+    told = shell("workflows", "show", flow.id, "--json").json["audit"]
+    assert [(one["action"], one["actor"]) for one in told] == [
+        ("signal", "ada"),
+        ("signal", this_user()),
+        ("cancel", "bob"),
+    ]
 
 
 def test_cancelling_tells_what_runs_and_what_had_ended(shell: Shell, lab: Lab) -> None:
