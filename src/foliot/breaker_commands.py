@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from foliot.author import Author, by_hand
-from foliot.checks import check_name, check_number, check_seconds, check_text, check_whole
+from foliot.checks import check_name, check_note, check_number, check_seconds, check_whole
 from foliot.errors import InvalidValue
 from foliot.limit_commands import MOST_COUNTED, let_in, read_rate
 from foliot.model.breaker import Options
@@ -144,7 +144,7 @@ def _ratio(value: object) -> float:
 
 
 def _note(note: str | None) -> str | None:
-    return None if note is None else check_text("note", "they are down until noon")(note)
+    return check_note(note, "they are down until noon")
 
 
 def _told(detail: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from math import ceil, isfinite
 from typing import Any, Final
 
 from foliot.author import Author, by_hand
-from foliot.checks import check_name, check_text, check_whole
+from foliot.checks import check_name, check_note, check_text, check_whole
 from foliot.errors import InvalidValue
 from foliot.model.limit import SCOPES, Limit
 from foliot.saying import apply_news
@@ -63,7 +63,7 @@ def limit_of(
         rate=number,
         period=period,
         burst=most,
-        note=None if note is None else check_text("note", "the contract says so")(note),
+        note=check_note(note, "the contract says so"),
     )
 
 

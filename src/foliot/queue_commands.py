@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from foliot.author import Author, by_hand
-from foliot.checks import check_name, check_queue_options
+from foliot.checks import check_name, check_note, check_queue_options
 from foliot.model.lane import Lane, Strategy
 from foliot.model.queue import QueueOptions
 from foliot.saying import apply_news
@@ -68,6 +68,7 @@ async def pause_queue(
 ) -> None:
     """When this returns nothing is taken from the queue; what runs goes on."""
     check_name("queue", name, example='"mail"')
+    note = check_note(note, "until the outage is over")
     who, record = by_hand(by, "pause", note=note)
     await store.queues.pause(name, by=who, note=note, record=record)
 
