@@ -551,7 +551,8 @@ def test_the_graph_of_a_file_needs_no_store(shell: Shell, etl: Path, feed: Any, 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "name of the workflow is missing"),
+        ("", "empty"),
+        ("steps = []", "name of the workflow is missing"),
         ('name = "etl"', "steps are missing"),
         ('name = "etl"', 'steps = [{ name = "extract", kind = "extract" }]'),
         ('{"name": "etl"}', '"steps": [{"name": "extract", "kind": "extract"}]'),
@@ -573,6 +574,14 @@ def test_a_file_that_is_no_workflow_is_refused(
     feed(raw)
     refused(shell("workflows", command, "-"), said, 2)
     refused(shell("workflows", command, str(tmp_path / "no.toml")), "cannot be read: No such", 2)
+
+
+def test_an_empty_stdin_is_told(shell: Shell, feed: Any) -> None:
+    for nothing in ("", " \n"):
+        feed(nothing)
+        answer = shell("workflows", "submit", "-")
+        assert answer.code == 2
+        assert answer.err.startswith("error: stdin was empty\nhint: ")
 
 
 def test_old_workflows_go_when_the_store_is_pruned(
