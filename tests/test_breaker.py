@@ -290,6 +290,16 @@ def test_one_that_was_opened_by_hand_and_closes_by_itself_was_closed_by_nobody(
     assert (one.reason, one.note, one.by) == (None, None, None)
 
 
+def test_one_that_had_opened_by_itself_was_opened_by_hand_when_somebody_did() -> None:
+    one = Breaker(name="b", options=Options(failures=1))
+    one = report(one, Report(tallies=(Tally(0.0, 1, 0),), failed=(0.0,), error="503"), 100)
+    assert (one.state, one.since, one.by) == (State.OPEN, 100, None)
+    one = open_by_hand(one, 110, seconds=None, note="they move", by="bob")
+    assert (one.since, one.by, one.reason) == (110, "bob", "by hand")
+    again = open_by_hand(one, 120, seconds=None, note="they move", by="bob")
+    assert again == one
+
+
 def test_one_that_is_closed_by_hand_says_by_whom() -> None:
     one = open_by_hand(Breaker(name="b"), 100, seconds=None, note="they move", by="ann")
     one = close_by_hand(one, 110, note="they are done", by="bob")

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from foliot.author import Author, by_hand
-from foliot.checks import check_name, check_number, check_seconds, check_text, check_whole
+from foliot.checks import check_name, check_note, check_number, check_seconds, check_whole
 from foliot.errors import InvalidValue
 from foliot.limit_commands import MOST_COUNTED, let_in, read_rate
 from foliot.model.breaker import Options
@@ -16,7 +16,8 @@ from foliot.store.breaking import Found, Shift
 from foliot.store.port import Store
 
 _DAY: Final = 86_400.0
-_MONTH: Final = 31 * _DAY
+SHORTEST: Final = 0.1  # seconds that one is opened for by hand
+LONGEST: Final = 31 * _DAY
 _MOST: Final = 1_000_000
 _MOST_PROBES: Final = 100
 _LEAST_RATIO: Final = 1e-9
@@ -94,7 +95,7 @@ async def open_breaker(
         raise _unknown(name, known, "if no app has named it so far, add --new")
     length = None
     if seconds is not None:
-        length = _seconds("--for", seconds, most=_MONTH, example="--for 10m")
+        length = _seconds("--for", seconds, most=LONGEST, example="--for 10m")
     who, record = by_hand(by, "open breaker", **_told({"note": note, "seconds": length}))
     return await store.breakers.open(name, seconds=length, note=_note(note), by=who, record=record)
 
@@ -134,7 +135,7 @@ def _release(release: object) -> tuple[float, float]:
 
 
 def _seconds(field: str, value: object, *, most: float = _DAY, example: str | None = None) -> float:
-    return check_seconds(field, value, least=0.1, most=most, example=example or f"{field}=60")
+    return check_seconds(field, value, least=SHORTEST, most=most, example=example or f"{field}=60")
 
 
 def _ratio(value: object) -> float:
@@ -144,7 +145,7 @@ def _ratio(value: object) -> float:
 
 
 def _note(note: str | None) -> str | None:
-    return None if note is None else check_text("note", "they are down until noon")(note)
+    return check_note(note, "they are down until noon")
 
 
 def _told(detail: dict[str, Any]) -> dict[str, Any]:

@@ -127,6 +127,11 @@ def check_text(field: str, example: str, longest: int = 512) -> Callable[[object
     return check
 
 
+def check_note(value: object, example: str) -> str | None:
+    """Why somebody does something by hand."""
+    return None if value is None else check_text("note", example)(value)
+
+
 def check_names(
     field: str, value: object, one: Callable[[object], str], *, example: str
 ) -> tuple[str, ...]:

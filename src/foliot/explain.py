@@ -39,9 +39,13 @@ class Explanation(msgspec.Struct, frozen=True):
     def why(self) -> str:
         return self.reasons[0].why
 
+    @property
+    def lines(self) -> list[str]:
+        first, *others = [line for reason in self.reasons for line in reason.lines]
+        return [f"{self.state}: {first}", *others, *self.more]
+
     def __str__(self) -> str:
-        first, *others = self.reasons
-        return "\n".join([f"{self.state}: {first}", *map(str, others), *self.more])
+        return "\n".join(self.lines)
 
 
 def explain(facts: Facts) -> Explanation:

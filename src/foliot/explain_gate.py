@@ -21,13 +21,18 @@ class Reason(msgspec.Struct, frozen=True, omit_defaults=True):
     since: datetime | None = None
     change: str | None = None
 
-    def __str__(self) -> str:
+    @property
+    def lines(self) -> list[str]:
+        """Where what somebody said has line breaks they are still in it."""
         told = [self.why]
         if self.since is not None:
             told.append(f"  since {show_time(self.since)}")
         if self.change is not None:
             told.append(f"  until {self.change}")
-        return "\n".join(told)
+        return told
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
 
 
 class GateFacts(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from foliot.author import Author, by_hand
-from foliot.checks import check_name, check_text, check_whole
+from foliot.checks import check_name, check_note, check_text, check_whole
 from foliot.errors import InvalidValue
 from foliot.model.limit import SCOPES, Limit
 from foliot.model.said import is_heard, text_of
@@ -65,7 +65,7 @@ def limit_of(
         rate=number,
         period=period,
         burst=most,
-        note=None if note is None else check_text("note", "the contract says so")(note),
+        note=check_note(note, "the contract says so"),
     )
 
 

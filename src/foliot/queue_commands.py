@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from foliot.author import Author, by_hand
-from foliot.checks import check_name, check_queue_options
+from foliot.checks import check_name, check_note, check_queue_options
 from foliot.errors import SearchTimeout
 from foliot.filter import Filter, Term
 from foliot.filter_value import Text
@@ -90,6 +90,7 @@ async def pause_queue(
 ) -> None:
     """When this returns nothing is taken from the queue; what runs goes on."""
     check_name("queue", name, example='"mail"')
+    note = check_note(note, "until the outage is over")
     who, record = by_hand(by, "pause", note=note)
     await store.queues.pause(name, by=who, note=note, record=record)
 

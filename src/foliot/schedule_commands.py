@@ -7,6 +7,7 @@ from typing import Any
 
 from foliot.author import Author
 from foliot.bulk import wake_cancelled
+from foliot.checks import check_note
 from foliot.errors import InvalidValue
 from foliot.ids import Ids, JobId, ScheduleId, partition_of, schedule_id, slot_of
 from foliot.model.schedule import Overlap, Schedule
@@ -72,7 +73,7 @@ async def pause(
     by: Author | str | None = None,
 ) -> list[str]:
     """When this returns they do not fire. Returns the names of those that were active."""
-    _check_note(note)
+    note = check_note(note, "until the outage is over")
 
     async def act(partition: int, some: Sequence[Schedule], record: Record | None) -> Any:
         ids = [one.id for one in some]
@@ -155,12 +156,6 @@ def check_overlap(value: object) -> Overlap:
         problem = f"is not one of {', '.join(known)}"
         raise InvalidValue("overlap", value, problem, example='overlap="allow"')
     return Overlap(value)
-
-
-def _check_note(note: object) -> None:
-    if note is not None and (not isinstance(note, str) or len(note) > 1000):
-        problem = "is not text of at most 1000 characters"
-        raise InvalidValue("note", note, problem, example='note="until the outage is over"')
 
 
 Chosen = tuple[Names | None, str | None, str | None, str | None]

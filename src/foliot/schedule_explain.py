@@ -35,10 +35,14 @@ class ScheduleExplanation(msgspec.Struct, frozen=True):
     def why(self) -> str:
         return self.reasons[0].why
 
+    @property
+    def lines(self) -> list[str]:
+        first, *others = [line for reason in self.reasons for line in reason.lines]
+        last = [f"last: {_said(answer)}" for answer in self.last]
+        return [f"{self.state}: {first}", *others, *last]
+
     def __str__(self) -> str:
-        first, *others = self.reasons
-        lines = [f"{self.state}: {first}", *map(str, others)]
-        return "\n".join([*lines, *(f"last: {_said(answer)}" for answer in self.last)])
+        return "\n".join(self.lines)
 
 
 async def explain(store: Store, name: str, *, namespace: str = "default") -> ScheduleExplanation:

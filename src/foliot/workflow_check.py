@@ -95,10 +95,10 @@ def is_step_name(value: object) -> bool:
     return isinstance(value, str) and _NAME.fullmatch(value) is not None
 
 
-def check_step_name(value: object, *, field: str = "name") -> str:
+def check_step_name(value: object, *, field: str = "name", example: str | None = None) -> str:
     if not isinstance(value, str) or not is_step_name(value):
         problem = f"is not 1 to {LONGEST_NAME} letters, digits, and any of _ . -, first no . or -"
-        raise InvalidValue(field, value, problem, example=f'{field}="extract"')
+        raise InvalidValue(field, value, problem, example=example or f'{field}="extract"')
     return value
 
 

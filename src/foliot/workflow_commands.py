@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from foliot.author import Author, this_user
-from foliot.checks import check_name, check_whole
+from foliot.checks import check_name, check_note, check_whole
 from foliot.config import LimitSettings
 from foliot.errors import (
     InvalidValue,
@@ -118,6 +118,7 @@ async def pause_workflow(
 ) -> Workflow:
     """What runs goes on, nothing else starts. Raises NotRunning if it has ended."""
     known, partition = _home(store, id)
+    note = check_note(note, "until the outage is over")
     detail = {} if note is None else {"note": note}
     record = None if by is None else by.each("pause", **detail)
     who = this_user() if by is None else by.name

@@ -37,7 +37,7 @@ from foliot.model.retry import StoredRetry
 from foliot.model.workflow import SLEEP_KIND, WORKFLOW_KIND
 from foliot.options import NO_CHOICES, Options, check_options, template_of
 from foliot.schema import check_fit
-from foliot.shown import did_you_mean
+from foliot.shown import did_you_mean, named
 from foliot.store.port import Store
 from foliot.units import read_duration
 from foliot.workflow_check import (
@@ -183,7 +183,10 @@ def _step(number: int, told: object, reading: _Reading) -> StepDraft:
         }
         if form == "wait_for":
             timeout = _seconds("timeout", told.get("timeout"))
-            return signal_step(name, told["wait_for"], timeout=timeout, **rest)
+            signal = check_step_name(
+                told["wait_for"], field="wait_for", example='wait_for = "approval"'
+            )
+            return signal_step(name, signal, timeout=timeout, **rest)
         if form == "sleep":
             return StepDraft(name=name, template=_sleep(told), **rest)
         if form == "workflow":
@@ -226,10 +229,11 @@ def _job(told: Mapping[str, Any], kinds: Kinds) -> dict[str, Any]:
         raise InvalidValue("item", item, "needs over", example="over = [1, 2, 3]")
     if over is not None and item is None:
         item = _first_free(known, payload)
+    if isinstance(item, str):
+        _check_item(known, item)
     _check_payload(known, payload, item)
     if isinstance(over, list) and isinstance(item, str):
-        for element in over:
-            _check_payload(known, {**payload, item: element}, None)
+        _check_elements(known, payload, over, item)
     template = template_of(kind, known.options, check_options(NO_CHOICES, _options(told)))
     return {"template": template, "payload": payload, "over": over, "item": item}
 
@@ -324,6 +328,29 @@ def _check_payload(known: StoredDefinition, payload: Mapping[str, Any], item: ob
         later.add(item)
         checked[item] = None
     check_fit(_lenient(known, later) if later else known, checked)
+
+
+def _check_item(known: StoredDefinition, item: str) -> None:
+    told = _arguments(msgspec.json.decode(known.schema))
+    names = list(told.get("properties", {}))
+    if item not in names and told.get("additionalProperties") is False:
+        problem = f"is no argument of {known.kind}, which has {named(names) or 'none'}"
+        raise InvalidValue("item", item, problem, hint=did_you_mean(item, names))
+
+
+def _check_elements(
+    known: StoredDefinition, payload: Mapping[str, Any], over: Sequence[Any], item: str
+) -> None:
+    for number, element in enumerate(over):
+        try:
+            _check_payload(known, {**payload, item: element}, None)
+        except InvalidValue as error:
+            inside = error.field.removeprefix(f"payload.{item}")
+            if not inside:
+                place = f"over[{number}]"
+                raise InvalidValue(place, element, error.problem, hint=error.hint) from None
+            place = f"over[{number}]{inside}"
+            raise InvalidValue(place, problem=error.problem, hint=error.hint) from None
 
 
 def _first_free(known: StoredDefinition, payload: Mapping[str, Any]) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -12,6 +14,7 @@ from foliot.errors import InvalidValue
 Format = Literal["json", "toml"]
 
 EXAMPLE: Final = '{"name": "etl", "steps": [{"name": "extract", "kind": "extract"}]}'
+_CONSTANTS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|(-?Infinity|NaN)')
 _LARGEST: Final = 64 << 20
 
 
@@ -22,7 +25,7 @@ def parse(text: str, *, format: Format | None = None) -> dict[str, Any]:
     try:
         if format == "toml":
             return tomllib.loads(text.replace("\r\n", "\n"))
-        told = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
+        told = json.loads(text, object_pairs_hook=_once, parse_constant=partial(_no_number, text))
     except InvalidValue:
         raise
     except ValueError as error:  # also a number of more digits than Python reads
@@ -47,6 +50,8 @@ def read_text(path: Path) -> str:
         raise InvalidValue("file", str(path), f"cannot be read: {reason}") from None
     if len(raw) > _LARGEST:
         raise InvalidValue("file", str(path), "is larger than 64MiB")
+    if not raw.strip():
+        raise InvalidValue("file", str(path), "is empty")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -63,5 +68,9 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _no_number(text: str) -> None:
-    raise InvalidValue("workflow", text, "is not a number that JSON has")
+def _no_number(text: str, constant: str) -> None:
+    """Its reader does not tell where it is; but it is the first that there is outside of a string."""
+    place = next(found.start() for found in _CONSTANTS.finditer(text) if found[1])
+    line, column = text.count("\n", 0, place) + 1, place - text.rfind("\n", 0, place)
+    problem = f"is not a number that JSON has: line {line} column {column}"
+    raise InvalidValue("workflow", constant, problem)

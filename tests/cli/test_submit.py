@@ -190,7 +190,7 @@ def test_a_mistake_is_told_and_nothing_is_submitted(
 
 def test_a_kind_that_nobody_announced_is_told_with_the_nearest(known: Shell) -> None:
     answer = known("submit", "sent")
-    assert answer.code == 1
+    assert answer.code == 2
     assert "did you mean send?" in answer.err
 
 

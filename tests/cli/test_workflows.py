@@ -14,6 +14,7 @@ import pytest
 from cli.conftest import Answer, Shell
 from client.conftest import run_in_thread
 from foliot import Foliot, JobCancelled, JobState
+from foliot.author import this_user
 from foliot.ids import inner_id
 from support.fleet import eventually
 from support.stores import Place
@@ -374,6 +375,20 @@ def test_a_paused_workflow_says_so_and_goes_on_when_it_is_resumed(shell: Shell, 
         refused(shell("workflows", command, flow.id), f"workflow {flow.id} is succeeded", 1)
 
 
+def test_what_code_does_to_a_workflow_is_told_like_what_is_typed(shell: Shell, lab: Lab) -> None:
+    with lab.app.workflow("asked") as flow:
+        flow.add(lab.double.prepare(1), after=[flow.wait_for("one"), flow.wait_for("two")])
+    flow.signal("one", 1, by="ada")
+    flow.signal("later", early=True)
+    flow.cancel(by="bob")
+    told = shell("workflows", "show", flow.id, "--json").json["audit"]
+    assert [(one["action"], one["actor"]) for one in told] == [
+        ("signal", "ada"),
+        ("signal", this_user()),
+        ("cancel", "bob"),
+    ]
+
+
 def test_cancelling_tells_what_runs_and_what_had_ended(shell: Shell, lab: Lab) -> None:
     done, waiting = lab.ended(lab.fan(0)), lab.approval()
     with lab.app.workflow("slow") as slow:
@@ -631,7 +646,8 @@ def test_the_graph_of_a_file_needs_no_store(shell: Shell, etl: Path, feed: Any, 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "name of the workflow is missing"),
+        ("", "empty"),
+        ("steps = []", "name of the workflow is missing"),
         ('name = "etl"', "steps are missing"),
         ('name = "etl"', 'steps = [{ name = "extract", kind = "extract" }]'),
         ('{"name": "etl"}', '"steps": [{"name": "extract", "kind": "extract"}]'),
@@ -653,6 +669,14 @@ def test_a_file_that_is_no_workflow_is_refused(
     feed(raw)
     refused(shell("workflows", command, "-"), said, 2)
     refused(shell("workflows", command, str(tmp_path / "no.toml")), "cannot be read: No such", 2)
+
+
+def test_an_empty_stdin_is_told(shell: Shell, feed: Any) -> None:
+    for nothing in ("", " \n"):
+        feed(nothing)
+        answer = shell("workflows", "submit", "-")
+        assert answer.code == 2
+        assert answer.err.startswith("error: stdin was empty\nhint: ")
 
 
 def test_old_workflows_go_when_the_store_is_pruned(

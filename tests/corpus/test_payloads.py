@@ -121,6 +121,18 @@ def test_what_json_has_no_way_to_say_is_refused(echo: Echo, value: Any) -> None:
 
 
 @row("A37", "P53")
+def test_the_nul_character_is_data_in_workflows(echo: Echo) -> None:
+    nul = {"a\0b": "c\0d"}
+    with echo.app.workflow("nul") as flow:
+        asked = flow.wait_for("go")
+        flow.add(echo.echo.prepare(asked.result), name="told")
+        flow.add(echo.echo.prepare(nul), name="given")
+        flow.map(echo.echo, over=["\0", nul], item="value", name="each")
+    flow.signal("go", nul)
+    assert flow.result(timeout=30) == {"told": nul, "given": nul, "each": ["\0", nul]}
+
+
+@row("A37", "P53")
 def test_the_nul_character_is_data_in_payloads_and_results(echo: Echo) -> None:
     """They are bytes to a store; where it could not be kept, in keys and names, it is refused."""
     assert echo({"a\0b": "c\0d"}) == {"a\0b": "c\0d"}

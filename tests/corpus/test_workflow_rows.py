@@ -165,7 +165,7 @@ def test_a_file_is_refused_with_the_step_and_what_is_wrong_with_it(
 def test_a_kind_that_nobody_knows_is_named_with_its_step(shop: Shop, foliot: Foliot_) -> None:
     steps = [*(step(f"s{n}") for n in range(6)), step("seventh", kind="laod")]
     answer = foliot(*shop.file({"name": "etl", "steps": steps}))
-    assert (answer.code, answer.out) == (1, "")
+    assert (answer.code, answer.out) == (2, "")
     assert answer.err == (
         "error: step seventh: no job of kind 'laod' is registered\nhint: did you mean load?\n"
     )

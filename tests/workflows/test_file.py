@@ -163,8 +163,11 @@ async def test_elements_of_a_list_are_checked_as_arguments(known: World) -> None
     each = {"name": "each", "kind": "resize", "item": "url", "payload": {"width": 5}}
     draft = await read(known, {**each, "over": ["a", "b"]})
     assert [one.name for one in build(draft, Ids()).steps] == ["each", "each[0]", "each[1]"]
-    with pytest.raises(InvalidValue, match=r"^step each: payload.url is not of type string"):
+    with pytest.raises(InvalidValue, match=r"^step each: over\[1\]: 5 is not of type string"):
         await read(known, {**each, "over": ["a", 5]})
+    nested = {"name": "each", "kind": "load", "item": "rows", "over": [[1], ["x"]]}
+    with pytest.raises(InvalidValue, match=r"^step each: over\[1\]\[0\] is not of type integer"):
+        await read(known, nested)
 
 
 async def test_without_an_item_the_first_argument_that_is_not_given_takes_the_element(
@@ -172,7 +175,7 @@ async def test_without_an_item_the_first_argument_that_is_not_given_takes_the_el
 ) -> None:
     each = {"name": "each", "kind": "resize", "over": ["a", "b"], "payload": {"width": 5}}
     assert await read(known, each) == await read(known, {**each, "item": "url"})
-    with pytest.raises(InvalidValue, match=r"^step each: payload.url is not of type string"):
+    with pytest.raises(InvalidValue, match=r"^step each: over\[0\]: 5 is not of type string"):
         await read(known, {**each, "over": [5]})
     with pytest.raises(InvalidValue, match="leaves no argument of resize for the element"):
         await read(known, {**each, "payload": {"width": 5, "url": "a"}})
@@ -297,6 +300,10 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
         "step load: reference $result: 5 is not the name of a step",
     ),
     "item-alone": ([extract(item="x")], "step extract: item: 'x' needs over"),
+    "item-unknown": (
+        [extract(over=["a"], item="dya")],
+        "step extract: item: 'dya' is no argument of extract, which has day; did you mean day?",
+    ),
     "over-null": ([extract(over=None, item="x")], "step extract: item: 'x' needs over"),
     "sleep": ([{"name": "a", "sleep": "soon"}], "step a: sleep: 'soon' is not a duration"),
     "sleep-null": ([{"name": "a", "sleep": None}], "step a: sleep is missing"),
@@ -304,8 +311,14 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
         [{"name": "a", "sleep": 5, "options": {"delay": 5}}],
         "step a: delay cannot be given together with sleep",
     ),
-    "signal": ([{"name": "a", "wait_for": ""}], "step a: signal: '' is not 1 to 200"),
-    "signal-number": ([{"name": "a", "wait_for": 5}], "step a: signal: 5 is not 1 to 200"),
+    "signal": ([{"name": "a", "wait_for": ""}], "step a: wait_for: '' is not 1 to 200"),
+    "signal-number": (
+        [{"name": "a", "wait_for": 5}],
+        (
+            "step a: wait_for: 5 is not 1 to 200 letters, digits, and any of _ . -,"
+            ' first no . or -, for example wait_for = "approval"'
+        ),
+    ),
     "signal-timeout": (
         [{"name": "a", "wait_for": "go", "timeout": 0}],
         "step a: timeout: 0.0 is not a number of seconds",
@@ -393,7 +406,11 @@ async def test_what_is_wrong_with_the_whole_is_refused(
     ("text", "said"),
     [
         ('{"name": "a", "name": "b", "steps": []}', "workflow: 'name' is there twice"),
-        ('{"name": NaN}', "workflow: 'NaN' is not a number that JSON has"),
+        ('{"name": NaN}', "workflow: 'NaN' is not a number that JSON has: line 1 column 10"),
+        (
+            '{"name": "NaN \\" NaN",\n "steps": [1, -Infinity, NaN]}',
+            "workflow: '-Infinity' is not a number that JSON has: line 2 column 15",
+        ),
         ('{"name": 1' + "0" * 5000 + "}", "workflow is not JSON: "),
         ('{"name": ', "workflow is not JSON: Expecting value: line 1 column 10"),
         ("{" + '"a":{' * 100_000, "workflow is"),
@@ -406,6 +423,7 @@ async def test_what_is_wrong_with_the_whole_is_refused(
     ids=[
         "G67-twice-in-json",
         "nan",
+        "infinity-behind-a-string",
         "digits",
         "G67-broken-json",
         "deep",

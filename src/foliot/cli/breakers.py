@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from foliot import breaker_commands
 from foliot.author import Author
+from foliot.breaker_commands import LONGEST, SHORTEST
 from foliot.cli.ask import ask
 from foliot.cli.given import read_wait
 from foliot.cli.options import DEFAULT_OPTIONS, Options
@@ -57,7 +58,7 @@ def open_breaker(
     by
         Who says so; else user@host.
     """
-    seconds = read_wait("--for", for_)
+    seconds = read_wait("--for", for_, least=SHORTEST, most=LONGEST)
     author = Author(Ids(), by)
     shift = ask(
         options,

@@ -7,17 +7,22 @@ from pathlib import Path
 
 from foliot.errors import InvalidValue
 from foliot.model.job import Priority
-from foliot.units import read_duration
+from foliot.units import LONGEST, read_duration, show_duration
 
 
-def read_wait(field: str, text: str | None) -> float | None:
+def read_wait(
+    field: str, text: str | None, *, least: float = 0.0, most: float = LONGEST
+) -> float | None:
     """Seconds, of a text like 10m."""
     if text is None:
         return None
     try:
-        return read_duration(text)
+        seconds = read_duration(text)
+        if not least <= seconds <= most:
+            raise ValueError(f"is not between {show_duration(least)} and {show_duration(most)}")
     except ValueError as error:
         raise InvalidValue(field, text, str(error), example=f"{field} 10m") from None
+    return seconds
 
 
 def check_unwritten(field: str, path: Path, *, force: bool) -> None:

@@ -163,7 +163,7 @@ def explain(id: str, *, options: Options = DEFAULT_OPTIONS) -> None:
     if options.json:
         print_json(explanation)
     else:
-        for line in str(explanation).splitlines():
+        for line in explanation.lines:
             print(printable(line))
 
 

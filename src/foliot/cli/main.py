@@ -22,7 +22,8 @@ from cyclopts import (
 
 from foliot import __version__
 from foliot.cli.missing import describe_missing
-from foliot.errors import FoliotError, InvalidValue
+from foliot.cli.typed import message_of, negative_value
+from foliot.errors import FoliotError, InvalidValue, UnknownKind
 from foliot.shown import did_you_mean
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -173,10 +174,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if sys.stdout is not None:
             sys.stdout.flush()
     except CycloptsError as error:
-        return _report(*_usage(error), code=USAGE)
+        return _report(*_usage(error, tokens), code=USAGE)
     except FoliotError as error:
-        code = USAGE if isinstance(error, InvalidValue) else FAILED
-        return _report(error.message, error.hint, code=code)
+        return _refuse(error, tokens)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -216,7 +216,7 @@ def build_app() -> App:
     return app
 
 
-def _usage(error: CycloptsError) -> tuple[str, str | None]:
+def _usage(error: CycloptsError, tokens: Sequence[str]) -> tuple[str, str | None]:
     """The message and the hint of a wrong command line."""
     chain = " ".join(error.command_chain or ())
     if isinstance(error, UnknownCommandError) and error.unused_tokens:
@@ -235,9 +235,18 @@ def _usage(error: CycloptsError) -> tuple[str, str | None]:
             f"foliot {chain} does not take {error.unused_tokens[0][:80]!r}",
             f"see: foliot {chain} --help",
         )
+    if (found := negative_value(str(error), tokens)) is not None:
+        return found
     first, mark, rest = str(error).strip().partition("Did you mean ")
     hint = f"did you mean {rest}" if mark else f"see: foliot {chain} --help".replace("  ", " ")
     return first.strip().rstrip("."), hint
+
+
+def _refuse(error: FoliotError, tokens: Sequence[str]) -> int:
+    if isinstance(error, InvalidValue):
+        return _report(message_of(error, build_app(), tokens), error.hint, code=USAGE)
+    code = USAGE if isinstance(error, UnknownKind) else FAILED
+    return _report(error.message, error.hint, code=code)
 
 
 def _report(message: str, hint: str | None, *, code: int) -> int:

@@ -188,5 +188,5 @@ def explain(name: str, *, namespace: str = "default", options: Options = DEFAULT
     if options.json:
         print_json(found)
     else:
-        for line in str(found).splitlines():
+        for line in found.lines:
             print(printable(line))

@@ -219,6 +219,10 @@ def _read_stdin() -> str:
     raw = sys.stdin.buffer.read(_LARGEST + 1)
     if len(raw) > _LARGEST:
         raise InvalidValue("file", "-", f"is larger than {show_size(_LARGEST)}")
+    if not raw.strip():
+        raise InvalidValue(
+            "stdin", problem="was empty", hint="give it TOML or JSON, or name a file"
+        )
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError:

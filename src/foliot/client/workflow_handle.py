@@ -98,12 +98,12 @@ class WorkflowHandle:
     async def aresult(self, timeout: float | None = None) -> dict[str, Any]:
         return await self._acall(self._result(check_wait(timeout)))
 
-    def cancel(self) -> WorkflowState:
+    def cancel(self, *, by: str | None = None) -> WorkflowState:
         """Ask for its end; durable when it returns. Running steps are told, and given time to stop."""
-        return self._call(self._cancel())
+        return self._call(self._cancel(by))
 
-    async def acancel(self) -> WorkflowState:
-        return await self._acall(self._cancel())
+    async def acancel(self, *, by: str | None = None) -> WorkflowState:
+        return await self._acall(self._cancel(by))
 
     def pause(self, note: str | None = None, *, by: str | None = None) -> None:
         """What runs goes on, nothing else starts."""
@@ -133,13 +133,17 @@ class WorkflowHandle:
     async def arerun(self, *, by: str | None = None) -> WorkflowHandle:
         return WorkflowHandle(await self._owner.portal.aact(self._rerun(by)), owner=self._owner)
 
-    def signal(self, name: str, payload: Any = None, *, early: bool = False) -> None:
+    def signal(
+        self, name: str, payload: Any = None, *, early: bool = False, by: str | None = None
+    ) -> None:
         """Ends the steps that wait for it, with this result; one that will wait for it finds it, with `early` also one
         that is added later."""
-        self._owner.portal.act(self._signal(name, payload, early=early))
+        self._owner.portal.act(self._signal(name, payload, early=early, by=by))
 
-    async def asignal(self, name: str, payload: Any = None, *, early: bool = False) -> None:
-        await self._owner.portal.aact(self._signal(name, payload, early=early))
+    async def asignal(
+        self, name: str, payload: Any = None, *, early: bool = False, by: str | None = None
+    ) -> None:
+        await self._owner.portal.aact(self._signal(name, payload, early=early, by=by))
 
     def graph(self, format: Format = "mermaid") -> str:
         """As it is now: as Mermaid, which Markdown shows as a picture, as "svg", or as "text" for a terminal."""
@@ -157,8 +161,10 @@ class WorkflowHandle:
     async def _steps(self) -> list[Step]:
         return await workflow_commands.workflow_steps(await self._store(), self.id)
 
-    async def _cancel(self) -> WorkflowState:
-        return (await workflow_commands.cancel_workflow(await self._store(), self.id)).state
+    async def _cancel(self, by: str | None) -> WorkflowState:
+        author = Author(self._owner.portal.ids, by)
+        store = await self._store()
+        return (await workflow_commands.cancel_workflow(store, self.id, by=author)).state
 
     async def _pause(self, note: str | None, by: str | None) -> None:
         author = Author(self._owner.portal.ids, by)
@@ -186,11 +192,12 @@ class WorkflowHandle:
             limits=portal.settings.limits,
         )
 
-    async def _signal(self, name: str, payload: Any, *, early: bool) -> None:
-        largest = self._owner.portal.settings.limits.payload
+    async def _signal(self, name: str, payload: Any, *, early: bool, by: str | None) -> None:
+        portal = self._owner.portal
+        author, largest = Author(portal.ids, by), portal.settings.limits.payload
         store = await self._store()
         await workflow_commands.signal_workflow(
-            store, self.id, name, payload, early=early, largest=largest
+            store, self.id, name, payload, early=early, by=author, largest=largest
         )
 
     async def _drawn(self) -> tuple[Workflow, list[Step]]:

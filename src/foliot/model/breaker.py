@@ -157,11 +157,12 @@ def pass_time(breaker: Breaker, now: float, *, waiting: bool) -> Breaker:
 def open_by_hand(
     breaker: Breaker, now: float, *, seconds: float | None, note: str | None, by: str | None
 ) -> Breaker:
-    """For so long; None: until somebody closes it."""
+    """For so long; None: until somebody closes it. What had opened by itself is from now on open by hand."""
+    stays = breaker.state is State.OPEN and breaker.reason == BY_HAND
     return msgspec.structs.replace(
         breaker,
         state=State.OPEN,
-        since=breaker.since if breaker.state is State.OPEN else now,
+        since=breaker.since if stays else now,
         until=None if seconds is None else now + seconds,
         reason=BY_HAND,
         note=note,
