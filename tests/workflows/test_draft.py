@@ -323,9 +323,9 @@ def test_one_step_is_a_workflow(row: str) -> None:
 @pytest.mark.parametrize("row", ["G17-G18"])
 def test_ten_thousand_steps_fan_out_and_in_within_a_second(row: str) -> None:
     many = [f"b{number}" for number in range(10_000)]
-    began = time.perf_counter()
+    began = time.process_time()  # what others take from the machine meanwhile is not counted
     workflow = made(step("a"), *(step(name, "a") for name in many), step("z", *many))
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1
     assert len(workflow.steps) == 10_002
     assert len(workflow.steps[-1].parents) == 10_000
 
