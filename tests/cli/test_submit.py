@@ -85,7 +85,7 @@ def test_where_nobody_has_announced_a_kind_it_says_to_start_a_worker(
     hint = "hint: no worker has announced any kind yet; start one: foliot worker module:app"
     for typed in (("submit", "double", "number=1"), ("workflows", "submit", str(flow))):
         answer = shell(*typed)
-        assert answer.code == 1
+        assert answer.code == 2
         assert "no job of kind 'double' is registered" in answer.err
         assert hint in answer.err
 

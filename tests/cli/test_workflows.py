@@ -296,12 +296,12 @@ def test_arguments_of_a_schedule_that_fires_a_workflow_cannot_be_changed(
         (["list", "--limit", "many"], "limit"),
         (["list", "--after", "etl"], "id: 'etl' is not a workflow's id"),
         (["cancel"], "ids are missing"),
-        (["signal", NOBODY], "name"),
+        (["signal", NOBODY], "foliot workflows signal needs NAME"),
         (["signal", NOBODY, "a b"], "signal: 'a b' is not 1 to 200 letters"),
         (["signal", NOBODY, "go", "--payload", "{"], "payload: '{' is not JSON"),
         (["signal", NOBODY, "go", "--payload", "@nowhere.json"], "nowhere.json"),
         (["graph", NOBODY, "--format", "png"], "Choose from"),
-        (["submit"], "file"),
+        (["submit"], "foliot workflows submit needs FILE"),
     ],
 )
 def test_what_is_typed_wrong_is_refused(shell: Shell, typed: list[str], said: str) -> None:

@@ -386,7 +386,7 @@ def test_a_result_is_that_of_a_step_of_the_same_workflow(shop: Shop) -> None:
     other = shop.app.workflow("other").add(shop.load.prepare(), name="elsewhere")
     with (
         pytest.raises(
-            InvalidValue, match="step b: reference: 'elsewhere' is not a step"
+            InvalidValue, match="reference: 'elsewhere' is a step of another workflow"
         ) as refused,
         shop.app.workflow("etl") as flow,
     ):

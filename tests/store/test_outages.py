@@ -342,9 +342,11 @@ async def test_a_caller_who_gives_up_leaves_no_half_used_connection_behind(
         call = asyncio.create_task(cut.store.jobs.peek())
         await asyncio.sleep(0.05)
         call.cancel()
-        asyncio.get_running_loop().call_later(0.05, proxy.stall, False)
+        moving = asyncio.get_running_loop().call_later(0.05, proxy.stall, False)
         with pytest.raises(asyncio.CancelledError):
             await call
+        moving.cancel()  # it may have come before: the next one is to be stalled
+    proxy.stall(False)
     await _until_it_works(cut.store.jobs.peek)
     assert await cut.count() == {JobState.READY: 1}
 

@@ -157,7 +157,7 @@ def test_every_hot_statement_names_its_partition() -> None:
 
 
 def test_every_change_of_state_names_the_state_it_comes_from() -> None:
-    leave_it = {"link_jobs", "carry_fences"}
+    leave_it = {"link_jobs", "carry_fences", "note_began"}
     for name, text in every_statement(POSTGRES):
         if name in leave_it:
             assert not re.search(r"state\s*=", text), name

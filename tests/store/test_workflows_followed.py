@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from foliot.errors import InvalidValue
-from foliot.ids import JobId
+from foliot.ids import JobId, SessionId
 from foliot.model.job import ClaimedJob, End, JobState, More, Outcome
 from foliot.model.lane import lane_of
 from foliot.model.workflow import NewStep, NewWorkflow, Rule, WorkflowState
-from support.flows import Drawing, draw
+from support.flows import draw
 from support.stores import World
 
 pytestmark = pytest.mark.anyio
@@ -121,35 +121,32 @@ async def test_one_that_comes_back_is_followed_when_it_ends(world: World, end: E
 
 
 @pytest.mark.parametrize("end", [End.RETRY, End.RELEASE])
-async def test_one_that_comes_back_waits_while_the_workflow_is_paused_that_it_has_joined(
+async def test_one_that_comes_back_waits_while_the_chain_is_paused_that_it_has_joined(
     world: World, end: End
 ) -> None:
     """Whoever runs it does not know that it is a step by now."""
-    flow, plain = await _joined(world)
-    assert await flow.store.pause(world.partition, flow.id, note=None, by="me")
-    await finish(world, flow.session, plain, end, delay=0)
+    session, plain, chain = await _joined(world)
+    assert await world.store.workflows.pause(world.partition, chain, note=None, by="me")
+    await finish(world, session, plain, end, delay=0)
     await world.admit()
     job = await world.store.jobs.get(plain.id)
     assert job is not None
     assert (job.state, job.reason) == (JobState.HELD, "paused")
 
 
-async def test_one_that_comes_back_ends_with_the_workflow_that_it_has_joined(world: World) -> None:
-    flow, plain = await _joined(world)
-    await flow.store.cancel(world.partition, flow.id)
-    await finish(world, flow.session, plain, End.RELEASE)
+async def test_one_that_comes_back_ends_with_the_chain_that_it_has_joined(world: World) -> None:
+    session, plain, chain = await _joined(world)
+    await world.store.workflows.cancel(world.partition, chain)
+    await finish(world, session, plain, End.RELEASE)
     assert await world.state(plain.id) is JobState.CANCELLED
 
 
-async def _joined(world: World) -> tuple[Drawing, ClaimedJob]:
-    """A workflow, and a job that became a step of it while it ran."""
-    flow = await draw(world)
-    await flow.submit(flow.step("a"), policy="continue")
-    plain = await world.submit()
-    found = {job.id: job for job in await world.claim(flow.session)}
-    _, home = await follow(world, plain, flow.ids["a"])
-    assert home == flow.id
-    return flow, found[plain]
+async def _joined(world: World) -> tuple[SessionId, ClaimedJob, JobId]:
+    """A job that became a step of a chain while it ran."""
+    session = await world.open_session()
+    plain = await world.run(session)
+    _, chain = await follow(world, plain.id)
+    return session, plain, chain
 
 
 async def test_a_job_follows_one_that_has_ended(world: World) -> None:

@@ -164,7 +164,7 @@ async def test_one_whose_chain_has_become_part_of_another_does_not_wait_crosswis
         lock = "SELECT 1 FROM foliot.workflows WHERE id = %s FOR UPDATE"
         await other.execute(lock, [first.flow])
         ending = asyncio.ensure_future(use(office))
-        await until_somebody_waits(world)
+        await until_somebody_waits(world, other)
         await other.execute(lock, [second.flow])
         await other.commit()
     await ending
@@ -187,15 +187,12 @@ async def test_one_that_becomes_a_step_meanwhile_does_not_wait_crosswise(world: 
         await psycopg.AsyncConnection.connect(url) as next_,
     ):
         lock = "SELECT 1 FROM foliot.workflows WHERE id = %s FOR UPDATE"
-        await one.execute(lock, [chain])
+        await next_.execute(lock, [chain])
         await one.execute("UPDATE foliot.jobs SET workflow = %s WHERE id = %s", [chain, job.id])
         ending = asyncio.ensure_future(use(office))
-        await until_somebody_waits(world)
-        locking = asyncio.ensure_future(next_.execute(lock, [chain]))
-        await until_somebody_waits(world, 2)
+        await until_somebody_waits(world, one)
         await one.commit()
-        await locking
-        await until_somebody_waits(world)
+        await until_somebody_waits(world, next_)
         await next_.execute("SELECT 1 FROM foliot.jobs WHERE id = %s FOR UPDATE", [job.id])
         await next_.commit()
     await ending
@@ -208,12 +205,14 @@ async def use(office: Office) -> None:
         await tx.execute("SELECT 1")
 
 
-async def until_somebody_waits(world: World, count: int = 1) -> None:
+async def until_somebody_waits(world: World, holder: psycopg.AsyncConnection[Any]) -> None:
+    """For what this connection has locked."""
+    waiting = "SELECT 1 FROM pg_stat_activity WHERE %s = ANY (pg_blocking_pids(pid))"
+    pid = holder.info.backend_pid
     url = world.place.direct
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as watcher:
-        waiting = "SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted"
         async with asyncio.timeout(30):
-            while (await (await watcher.execute(waiting)).fetchone()) != (count,):  # noqa: ASYNC110
+            while not await (await watcher.execute(waiting, [pid])).fetchone():  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
 
