@@ -64,8 +64,7 @@ ONLY_POSTGRES = {
     "lock_rules": "there is one writer, so nobody claims beside it",
     "change_rules": "the same",
     "lock_door": "the same",
-    "renew_rules": "every claim is counted",
-    "count_limits": "the same",
+    "renew_rules": "whoever writes sees what runs, so sessions divide nothing",
     "count_sessions": "the same",
     "count_leaving": "whoever writes is alone, so there is nobody to keep waiting",
     "leave_keys": "the same",
@@ -78,6 +77,7 @@ ONLY_SQLITE = {
     "record_attempts": "the same",
     "any_running_workflow": "one look spares plain jobs all others",
     "prune_history": "there are no days to drop",
+    "count_all_running": "in place of what sessions divide",
 }
 TABLES = "fair|turns|jobs|history|history_default|dead|attempts|queues|sessions|leases|migrations|definitions|keys"
 TABLES += (

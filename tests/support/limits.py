@@ -84,6 +84,18 @@ def _written(world: World, name: str) -> int | None:
     return None if row is None else int(row[0])
 
 
+def is_counted(world: World, name: str) -> bool:
+    """Whether claims go by a counter of it."""
+    url = world.place.direct
+    if world.place.engine == "sqlite":
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as file:
+            asked = "SELECT counted FROM foliot_limits WHERE name = ?"
+            return bool(file.execute(asked, (name,)).fetchone()[0])
+    with psycopg.connect(url) as link:
+        row = link.execute("SELECT counted FROM foliot.limits WHERE name = %s", (name,)).fetchone()
+        return row is not None and bool(row[0])
+
+
 async def waits_for(world: World, id: JobId) -> str | None:
     """The limit that a job is held for."""
     job = await world.get(id)

@@ -64,7 +64,7 @@ def _list_limits(connection: Connection) -> list[Limit]:
 def limit_of(row: Sequence[object]) -> Limit:
     told = dict(zip(Limit.__struct_fields__, row, strict=True))
     told["updated_at"] = from_microseconds(told["updated_at"])  # type: ignore[arg-type]  # it is a number
-    told["counted"] = True
+    told["counted"] = bool(told["counted"])
     return msgspec.convert(told, Limit)
 
 
@@ -94,10 +94,23 @@ class Gates:
         return left
 
     def pass_through(self, claim: Claim | None, left: Counter[str], now: int) -> Gated:
+        if claim is not None:
+            self._count_those_near(claim.room, now)
         shares = () if claim is None else claim.shares
         if left or any(self._rules.concern(share.lane.queue) for share in shares):
             return self._decide(claim, left)
         return Gated() if claim is None else Gated(claim.apply(self._connection, now))
+
+    def _count_those_near(self, room: int, now: int) -> None:
+        """Limits that are not counted, and of which half could be used after this claim, are counted from now on."""
+        if not (far := self._rules.open):
+            return
+        running = count_all_running(self._connection, far)
+        near = [limit.name for limit in far if 2 * (running + room) > (limit.concurrency or 0)]
+        if near:
+            change_counted(self._connection, near, counted=True, now=now)
+            recount(self._connection, now)
+            self._rules = read_rules(self._connection)
 
     def _decide(self, claim: Claim | None, left: Counter[str]) -> Gated:
         picked = self._pick(claim, left)
@@ -154,6 +167,23 @@ def write_uses(connection: Connection, uses: Sequence[Use]) -> None:
     if uses:
         told = [(use.name, use.used, use.tokens, use.at) for use in uses]
         execute(connection, SQL["write_uses"], {"uses": to_json(told)})
+
+
+def count_all_running(connection: Connection, limits: Sequence[Limit]) -> int:
+    """Up to the largest of these."""
+    most = max(limit.concurrency or 0 for limit in limits)
+    [(running,)] = execute(connection, SQL["count_all_running"], {"most": most})
+    return int(running)
+
+
+def change_counted(
+    connection: Connection, names: Sequence[str], *, counted: bool, now: int
+) -> bool:
+    asked: Values = {"names": to_json(names), "counted": counted}
+    changed = bool(execute(connection, SQL["count_limits"], asked))
+    if changed:
+        execute(connection, SQL["raise_version"], {"now": now})
+    return changed
 
 
 def stand(
@@ -260,7 +290,21 @@ class SqliteLimits:
         return [JobId(row[0]) for row in found]
 
     async def relax(self) -> bool:
-        return False  # whoever writes is alone, so there is little to save
+        def far(connection: Connection) -> list[str]:
+            counted = [one for one in _list_limits(connection) if one.countless and one.counted]
+            if not counted:
+                return []
+            running = count_all_running(connection, counted)
+            return [one.name for one in counted if 4 * running <= (one.concurrency or 0)]
+
+        def look(connection: Connection) -> bool | None:
+            return None if far(connection) else False
+
+        def run(connection: Connection) -> bool:
+            now = store_now(self._clock)
+            return change_counted(connection, far(connection), counted=False, now=now)
+
+        return await self._connections.transact(run, look=look)
 
     async def prune(self, *, limit: int) -> int:
         pruned, count = 0, limit

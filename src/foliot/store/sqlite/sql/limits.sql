@@ -8,6 +8,10 @@ SELECT version FROM foliot_rules;
 -- By the clock as well: a number that was taken back with its transaction is not given again.
 UPDATE foliot_rules SET version = max(version + 1, :now);
 
+-- name: count_all_running
+-- Whatever limits they are under, up to a number. Rides foliot_jobs_running.
+SELECT count(*) FROM (SELECT 1 FROM foliot_jobs WHERE state = 'running' LIMIT :most);
+
 -- name: leave_limits
 -- Slots that jobs held which have ended. What a limit was deleted of meanwhile is not there to be given back to.
 WITH gone AS MATERIALIZED (
@@ -150,12 +154,18 @@ INSERT INTO foliot_limits AS l (name, concurrency, rate, period, burst, note, up
 VALUES (:name, :concurrency, :rate, :period, :burst, :note, :by, :now, :said)
 ON CONFLICT (name) DO UPDATE
 SET concurrency = excluded.concurrency, rate = excluded.rate, period = excluded.period, burst = excluded.burst,
-    note = excluded.note, updated_by = excluded.updated_by, updated_at = excluded.updated_at,
+    note = excluded.note, updated_by = excluded.updated_by, updated_at = excluded.updated_at, counted = 1,
     said = coalesce(excluded.said, l.said)
 WHERE l.said IS NOT coalesce(excluded.said, l.said)
    OR (excluded.said IS NULL OR l.updated_by = excluded.updated_by)
       AND (l.concurrency IS NOT excluded.concurrency OR l.rate IS NOT excluded.rate OR l.period IS NOT excluded.period
            OR l.burst IS NOT excluded.burst OR l.note IS NOT excluded.note)
+RETURNING name;
+
+-- name: count_limits
+-- Which of these limits are counted from now on, and which are not.
+UPDATE foliot_limits SET counted = :counted
+WHERE name IN (SELECT value FROM json_each(:names)) AND counted <> :counted
 RETURNING name;
 
 -- name: delete_limit
