@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, TypeVar
 import msgspec
 
 from foliot.config import Settings
-from foliot.errors import FoliotError, InvalidValue, NotRunning, WorkflowFailed
+from foliot.errors import Cancel, FoliotError, InvalidValue, NotRunning, WorkflowFailed
 from foliot.ids import Ids, JobId, SessionId, inner_id, partition_of
 from foliot.model.definition import JobDefinition
 from foliot.model.job import Job
@@ -153,8 +153,11 @@ async def run_workflow(host: Host, told: WorkflowPayload) -> dict[str, Any]:
 
 
 async def _try_again(store: Store, known: Workflow, host: Host) -> None:
-    """A workflow that has failed is this job's failure; unless somebody has retried the job since then."""
+    """A workflow that has failed is this job's failure; unless somebody has asked the job to end, or retried it since
+    then."""
     job = await store.jobs.get(host.id)
+    if job is not None and job.cancel_requested:
+        raise Cancel("requested")
     if job is not None and _was_retried(job):
         partition = partition_of(known.id, store.partitions)
         alive, advance = await store.workflows.retry(partition, known.id)

@@ -18,12 +18,14 @@ from foliot.clock import Clock
 from foliot.errors import InvalidValue
 from foliot.filter import Filter, Term
 from foliot.filter_value import Text
-from foliot.ids import JobId, mark_of, partition_of
+from foliot.ids import JobId, inner_id, mark_of, partition_of
 from foliot.model.audit import Deed
 from foliot.model.job import JobState
+from foliot.model.workflow import Advance
 from foliot.search import list_jobs, to_filter
 from foliot.store.port import Store, Wake
 from foliot.store.searching import Record, Retried
+from foliot.workflow_commands import carry_on
 
 BATCH: Final = 500
 FASTEST: Final = 1_000_000.0
@@ -78,9 +80,8 @@ class Bulk:
 
         async def act(partition: int, ids: Sequence[JobId], record: Record) -> Done:
             found = await self._store.jobs.cancel(partition, ids, record=record)
-            wake_cancelled(self._store, found)
-            running = sum(state is JobState.RUNNING for state in found.values())
-            return Done(len(found), running=running)
+            running = await tell_cancelled(self._store, partition, found)
+            return Done(len(found), running=len(running))
 
         return await self._walk("cancel", act)
 
@@ -166,10 +167,20 @@ def among(filter: Filter, states: Sequence[JobState]) -> Filter:
     return Filter((*filter.terms, Term("state", ":", tuple(Text((str(s),)) for s in states))))
 
 
-def wake_cancelled(store: Store, found: Mapping[JobId, JobState]) -> None:
-    """With the states that they were found in."""
-    ended = [id for id, state in found.items() if state is not JobState.RUNNING]
-    store.wake(Wake(cancel=len(ended) < len(found), ended=tuple(map(mark_of, ended))))
+async def tell_cancelled(
+    store: Store, partition: int, found: Mapping[JobId, JobState]
+) -> frozenset[JobId]:
+    """With the states that they were found in. Returns those that have not ended: they run, or workflows for them do,
+    which are asked to end as well."""
+    held = [id for id, state in found.items() if state is JobState.HELD]
+    inner = tuple(map(inner_id, held))
+    if inner:
+        await carry_on(store, partition, Advance(more=inner))
+    live = {id for id, state in found.items() if state is JobState.RUNNING}
+    live |= {*await store.jobs.live(held)} if held else set()
+    ended = tuple(mark_of(id) for id in found if id not in live)
+    store.wake(Wake(cancel=bool(live), ended=ended))
+    return frozenset(live)
 
 
 def wake_retried(store: Store, partition: int, retried: Retried) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from foliot.author import Author
-from foliot.bulk import refusals, wake_cancelled, wake_retried
+from foliot.bulk import refusals, tell_cancelled, wake_retried
 from foliot.checks import check_whole
 from foliot.config import LimitSettings
 from foliot.errors import (
@@ -189,15 +189,16 @@ async def definitions(store: Store) -> list[StoredDefinition]:
 
 
 async def cancel(store: Store, id: str, *, by: Author | None = None) -> JobState:
-    """Ask for a job's end. Returns its state then: cancelled; running, which its worker will end; or final. By hand, it
-    is written down."""
+    """Ask for a job's end. Returns its state then: cancelled; running, which its worker will end, or the end of its
+    workflow; or final. By hand, it is written down."""
     known = check_id(id)
     record = None if by is None else by.each("cancel")
-    found = await store.jobs.cancel(partition_of(known, store.partitions), [known], record=record)
+    partition = partition_of(known, store.partitions)
+    found = await store.jobs.cancel(partition, [known], record=record)
     if known not in found:
         return (await get(store, id)).state
-    wake_cancelled(store, found)
-    return JobState.RUNNING if found[known] is JobState.RUNNING else JobState.CANCELLED
+    running = await tell_cancelled(store, partition, found)
+    return JobState.RUNNING if known in running else JobState.CANCELLED
 
 
 async def retry(

@@ -9,7 +9,7 @@ import msgspec
 
 from foliot import queue_commands
 from foliot.author import Author
-from foliot.bulk import wake_cancelled
+from foliot.bulk import tell_cancelled
 from foliot.filter import Filter, Term
 from foliot.filter_value import Text
 from foliot.ids import JobId, partition_of
@@ -93,7 +93,7 @@ async def _cancel_waiting(store: Store, hooks: Sequence[str]) -> None:
         for job in jobs:
             by_partition.setdefault(partition_of(job.id, store.partitions), []).append(job.id)
         for partition, ids in by_partition.items():
-            wake_cancelled(store, await store.jobs.cancel(partition, ids))
+            await tell_cancelled(store, partition, await store.jobs.cancel(partition, ids))
 
 
 def _any_of(field: str, names: Sequence[str]) -> Term:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any
 
 from foliot.author import Author
-from foliot.bulk import wake_cancelled
+from foliot.bulk import tell_cancelled
 from foliot.checks import check_note
 from foliot.errors import InvalidValue
 from foliot.ids import Ids, JobId, ScheduleId, partition_of, schedule_id, slot_of
@@ -146,7 +146,7 @@ async def trigger(
         await store.audit.write([by.deed("trigger", f"schedule:{name}", job=job.id)])
     store.wake(Wake(ready=((partition, job.lane),), due=True))
     if fired.cancelled:
-        wake_cancelled(store, fired.cancelled)
+        await tell_cancelled(store, partition, fired.cancelled)
     return job.id
 
 

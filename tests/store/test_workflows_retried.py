@@ -7,13 +7,16 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
+from foliot import commands
 from foliot.errors import InvalidValue, NotRunning
+from foliot.ids import inner_id
 from foliot.limit_commands import limit_of, set_limit
 from foliot.model.change import Change
 from foliot.model.job import End, Extras, JobState, More, Outcome
 from foliot.model.lane import lane_of
 from foliot.model.workflow import MAP_KIND, SIGNAL_KIND, WORKFLOW_KIND, Rule, WorkflowState
 from foliot.store.port import Share
+from foliot.workflow_commands import carry_on
 from store.test_workflows_followed import follow
 from support.flows import Drawing, draw, ready
 from support.stores import World
@@ -330,6 +333,7 @@ async def test_a_dead_step_is_not_taken_from_its_workflow(world: World) -> None:
 
 async def inner(world: World, outer: Drawing, name: str) -> Drawing:
     flow = Drawing(world, outer.session)
+    flow.id = inner_id(outer.ids[name])
     await flow.submit(flow.step("i", queue="inner"), waiter=outer.ids[name])
     return flow
 
@@ -362,15 +366,16 @@ async def test_it_has_started_when_it_began_to_stand_for_it(world: World, end: E
     await outer.end("w", End.HOLD, reason="workflow", awaits=flow.id)
     world.clock.advance(60)
     assert (await outer.steps())["w"].started_at == began
+    ended = world.clock.now()
     if end is None:
-        await world.cancel(outer.ids["w"])
+        await commands.cancel(world.store, outer.ids["w"])
     else:
         await flow.claim(queues=["inner"])
         await flow.end("i")
         await outer.run("w", end=end)
     job, [run] = await world.get(outer.ids["w"]), (await outer.steps()).values()
     assert job.started_at == run.started_at == began
-    assert job.finished_at == run.finished_at == world.clock.now()
+    assert job.finished_at == run.finished_at == ended
 
 
 async def test_it_is_not_held_for_one_that_has_ended_already(world: World) -> None:
@@ -444,7 +449,7 @@ async def test_a_cancelled_workflow_takes_along_those_of_its_steps(world: World)
     await outer.end("w", End.HOLD, reason="workflow", awaits=flow.id)
     advance = await outer.store.cancel(world.partition, outer.id)
     assert advance.more == (flow.id,)
-    await flow.settle()
+    await carry_on(world.store, world.partition, advance)
     assert (await outer.get()).state is WorkflowState.CANCELLED
     assert (await flow.get()).state is WorkflowState.CANCELLED
 

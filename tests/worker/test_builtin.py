@@ -10,7 +10,7 @@ import pytest
 
 from foliot.builtin import Awaiting, WorkflowPayload, run_map, run_workflow
 from foliot.config import LimitSettings, Settings
-from foliot.errors import WorkflowFailed
+from foliot.errors import Cancel, WorkflowFailed
 from foliot.ids import Ids, JobId, SessionId, inner_id
 from foliot.model.job import ClaimedJob, End, JobState
 from foliot.model.workflow import MAP_KIND, WORKFLOW_KIND
@@ -69,6 +69,23 @@ async def test_only_who_retries_the_job_has_the_failed_workflow_tried_again(worl
     with pytest.raises(Awaiting):
         await run_workflow(Host(world, session, job), told)
     assert await world.state(flow.ids["i"]) is JobState.READY
+
+
+async def test_a_job_that_was_asked_to_end_is_cancelled_when_its_workflow_has_not_succeeded(
+    world: World,
+) -> None:
+    """It was released, and claimed, before somebody else could end it."""
+    flow = await draw(world)
+    job = await world.run(flow.session)
+    flow.id = inner_id(job.id)
+    await flow.submit(flow.step("i", queue="inner"), waiter=job.id)
+    await world.end(flow.session, job, End.HOLD, reason="workflow", awaits=flow.id)
+    await flow.claim(queues=["inner"])
+    await world.store.jobs.cancel(world.partition, [job.id])
+    await flow.end("i", End.BURY)
+    [job] = await world.claim(flow.session)
+    with pytest.raises(Cancel, match="requested"):
+        await run_workflow(Host(world, flow.session, job), WorkflowPayload(draft={}))
 
 
 @pytest.mark.parametrize("held", [True, False])

@@ -149,7 +149,7 @@ BUGS: Final = [
         (
             (
                 "request_cancel_of_steps",
-                "(NOT :running OR j.state || '' = 'running')",
+                "(NOT :running OR j.state || '' = 'running' OR coalesce(j.hold, '') = 'workflow')",
                 "NOT :running",
             ),
         ),

@@ -171,4 +171,6 @@ def tell(announce: Callable[[Wake], None], partition: int, fired: Fired) -> None
     running = [id for id, state in fired.cancelled.items() if state is JobState.RUNNING]
     ended = [mark_of(id) for id in fired.cancelled if id not in running]
     if ready or later or fired.cancelled:
-        announce(Wake(tuple(ready), due=later, cancel=bool(running), ended=tuple(ended)))
+        held = JobState.HELD in fired.cancelled.values()  # perhaps for a workflow
+        wake = Wake(tuple(ready), due=later, cancel=bool(running), ended=tuple(ended), flows=held)
+        announce(wake)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from foliot.ids import JobId
 from foliot.model.job import JobState
 from foliot.model.workflow import Advance
 from foliot.scheduler.duty import Duty
@@ -15,6 +16,7 @@ log = logging.getLogger("foliot.scheduler")
 _EVERY: Final = 1.0  # seconds, while workflows run
 _SELDOM: Final = 10.0  # while there are none
 _BATCH: Final = 100
+_ROUNDS: Final = 10  # for one of these, before the next has its turn
 _SOON: Final = (
     0.01  # seconds until the next, where there was a whole batch, or something is left of one
 )
@@ -34,12 +36,20 @@ class Flow(Duty):
             active |= running
             more |= len(stuck) >= _BATCH
             for id in stuck:
-                advance = await self._store.workflows.advance(partition, [id])
-                self._announce(news_of(partition, advance))
-                more |= bool(advance.more)
+                more |= await self._carry_on(partition, id)
         if more:
             return _SOON
         return self.ids.jitter(_EVERY if active else _SELDOM)
+
+    async def _carry_on(self, partition: int, id: JobId) -> bool:
+        """Also where that leads. Whether something is left."""
+        ids = [id]
+        for _ in range(_ROUNDS):
+            advance = await self._store.workflows.advance(partition, ids)
+            self._announce(news_of(partition, advance))
+            if not (ids := [*advance.more]):
+                return False
+        return True
 
 
 def news_of(partition: int, advance: Advance) -> Wake:

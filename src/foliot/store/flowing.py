@@ -211,6 +211,8 @@ def _stand(talk: Talk, settled: Rows, progress: Progress) -> dict[str, _Standing
             progress.more.discard(JobId(id))
             if waiter is not None:
                 waiters.append(id)
+                if cancelled:  # perhaps with the job that it ran for, which ends now
+                    progress.more.add(JobId(id))
         elif failing and not stopped:
             progress.more.add(JobId(id))
     if waiters:

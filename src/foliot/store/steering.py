@@ -13,6 +13,7 @@ from foliot.ids import JobId
 from foliot.model.job import Extras, JobState, More, NewJob
 from foliot.model.workflow import (
     FAILED,
+    HELD_FOR_WORKFLOW,
     MAP_KIND,
     WORKFLOW_KIND,
     Advance,
@@ -43,23 +44,29 @@ from foliot.store.reply import Rows
 
 
 async def advance(talk: Talk, ids: Sequence[JobId]) -> Advance:
-    locked = await lock(talk, ids)
+    # Of inner workflows that have ended: their locks and those of what is around them are taken together.
+    waiters = await talk.ask("find_cancelled_waiters", ids=to_json(list(ids)))
+    locked = await lock(talk, [*ids, *(flow for _, flow in waiters if flow is not None)])
     progress = Progress()
     named = sorted(locked)
     if not named:
         return progress.advance
+    if gone := [job for job, _ in waiters]:
+        await talk.cancel(gone, named)
+        await talk.ask("mark_steps", ids=to_json(gone), flows=to_json(named))
+        progress.ended += ids  # what was asked to end with them has
     needs = {row[0]: row[1:] for row in await talk.ask("read_workflow_needs", ids=to_json(named))}
     for id in named:
         late, orphaned = needs.get(id, (False, False))
         if late or orphaned:
             await _cancel(talk, id, "deadline" if late else "requested", progress)
         elif locked[id].running and locked[id].failing and not locked[id].stopped:
-            await _stop(talk, id)
+            await _stop(talk, id, progress)
     await tell(talk, named, progress)
     return progress.advance
 
 
-async def _stop(talk: Talk, id: JobId) -> None:
+async def _stop(talk: Talk, id: JobId, progress: Progress) -> None:
     """A step has failed, and the policy is fail_fast: what does not run will not, what runs is asked to end."""
     await talk.ask("stop_workflow", id=id)
     live = await talk.ask("list_live_steps", id=id)
@@ -71,6 +78,7 @@ async def _stop(talk: Talk, id: JobId) -> None:
     await talk.ask("request_cancel_of_steps", ids=to_json(others), running=True)
     gone = [row[0] for row in await talk.ask("skip_steps", ids=to_json(others), reason="fail_fast")]
     await talk.ask("mark_steps", ids=to_json(gone), flows=to_json([id]))
+    await _go_inside(talk, others, progress)
 
 
 async def _cancel(talk: Talk, id: JobId, reason: str, progress: Progress) -> None:
@@ -79,8 +87,13 @@ async def _cancel(talk: Talk, id: JobId, reason: str, progress: Progress) -> Non
     await talk.ask("request_cancel_of_steps", ids=to_json(live), running=False)
     await talk.cancel(live, [id])
     await talk.ask("mark_steps", ids=to_json(live), flows=to_json([id]))
-    # In transactions of their own: whoever ends an inner workflow has its lock before that of a job out here.
-    inner = await talk.ask("find_inner_workflows", ids=to_json(live))
+    await _go_inside(talk, live, progress)
+
+
+async def _go_inside(talk: Talk, jobs: Sequence[str], progress: Progress) -> None:
+    """Workflows that run for these are asked to end, and the jobs end after them: in transactions of their own, for
+    whoever ends an inner workflow has its lock before that of a job out here."""
+    inner = await talk.ask("find_inner_workflows", ids=to_json(list(jobs)))
     progress.more.update(JobId(row[0]) for row in inner)
 
 
@@ -267,8 +280,13 @@ class _Graph(msgspec.Struct, frozen=True):
 
     @property
     def is_ending(self) -> bool:
-        """Of one that was stopped: whether steps still run that were asked to end."""
-        running = (JobId(row[0]) for row in self.rows if row[4] == JobState.RUNNING)
+        """Of one that was stopped: whether steps still run, or workflows of theirs, that were asked to end."""
+        running = (
+            JobId(row[0])
+            for row in self.rows
+            if row[4] == JobState.RUNNING
+            or (row[4] == JobState.HELD and row[17] == HELD_FOR_WORKFLOW)
+        )
         return any(not self._is_spared(job) for job in running)
 
     def find_anew(self, named: Iterable[JobId]) -> set[JobId]:

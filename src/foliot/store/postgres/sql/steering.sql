@@ -65,14 +65,15 @@ WHERE s.partition = :partition AND s.workflow = :id::uuid AND s.state IS NULL
 ORDER BY s.job;
 
 -- name: request_cancel_of_steps
--- Whether one runs is told by the row that was locked: the statement itself sees it as it was before it waited.
+-- Whether one runs is told by the row that was locked: the statement itself sees it as it was before it waited. One that
+-- stands for a workflow does, while that runs.
 WITH found AS MATERIALIZED (
-    SELECT id, state FROM foliot.jobs
+    SELECT id, state = 'running' OR coalesce(hold, '') = 'workflow' AS runs FROM foliot.jobs
     WHERE partition = :partition AND id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
     ORDER BY id FOR UPDATE
 )
 UPDATE foliot.jobs j SET cancel_requested = true
-WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT id FROM found WHERE NOT :running OR state = 'running'));
+WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT id FROM found WHERE NOT :running OR runs));
 
 -- name: cancel_workflow
 UPDATE foliot.workflows SET cancel_requested = true, stopped = true, reason = :reason, paused_at = NULL
@@ -238,18 +239,27 @@ UNION
 UNION
 (SELECT w.id::text FROM foliot.workflows w
  WHERE w.partition = :partition AND w.state = 'running' AND w.waiter IS NOT NULL AND NOT w.cancel_requested
-   AND NOT EXISTS (SELECT FROM foliot.jobs j WHERE j.partition = :partition AND j.id = w.waiter)
+   AND NOT EXISTS (SELECT FROM foliot.jobs j
+                   WHERE j.partition = :partition AND j.id = w.waiter AND NOT j.cancel_requested)
  LIMIT :limit)
 UNION
 (SELECT NULL FROM foliot.workflows w WHERE w.partition = :partition AND w.state = 'running' LIMIT 1);
 
 -- name: read_workflow_needs
--- Whether its deadline has passed, and whether the job that it ran for is gone.
+-- Whether its deadline has passed, and whether the job that it runs for is gone, or asked to end.
 SELECT w.id::text, w.deadline_at <= coalesce(:now, now()),
        w.waiter IS NOT NULL AND NOT EXISTS (
-           SELECT FROM foliot.jobs j WHERE j.partition = :partition AND j.id = w.waiter)
+           SELECT FROM foliot.jobs j
+           WHERE j.partition = :partition AND j.id = w.waiter AND NOT j.cancel_requested)
 FROM foliot.workflows w
 WHERE w.partition = :partition AND w.state = 'running' AND NOT w.cancel_requested
+  AND w.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i));
+
+-- name: find_cancelled_waiters
+-- Of workflows that have ended: the jobs that stand for them, where these were asked to end, and their workflows.
+SELECT j.id::text, j.workflow::text
+FROM foliot.workflows w JOIN foliot.jobs j ON j.partition = :partition AND j.id = w.waiter
+WHERE w.partition = :partition AND w.state <> 'running' AND j.cancel_requested AND j.state || '' <> 'running'
   AND w.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i));
 
 -- name: lock_old_workflows

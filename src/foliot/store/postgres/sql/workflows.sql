@@ -265,10 +265,11 @@ WHERE j.partition = :partition AND j.state || '' = 'waiting' AND j.id = ANY ((SE
 RETURNING j.lane, j.state;
 
 -- name: skip_steps
--- What will not run: whatever it waited for.
+-- What will not run: whatever it waited for, but for the end of a workflow.
 WITH gone AS (
     DELETE FROM foliot.jobs j
     WHERE j.partition = :partition AND j.state || '' IN ('waiting', 'scheduled', 'held', 'ready')
+      AND coalesce(j.hold, '') <> 'workflow'
       AND j.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
     RETURNING j.*
 ), kept AS (

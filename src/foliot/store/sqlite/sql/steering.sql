@@ -65,9 +65,11 @@ WHERE s.partition = :partition AND s.workflow = :id AND s.state IS NULL
 ORDER BY s.job;
 
 -- name: request_cancel_of_steps
+-- Also where only those that run are meant: one that stands for a workflow does, while that runs.
 UPDATE foliot_jobs SET cancel_requested = 1
 WHERE rowid IN (SELECT j.rowid FROM json_each(:ids) i CROSS JOIN foliot_jobs j
-                WHERE j.partition = :partition AND j.id = i.value AND (NOT :running OR j.state || '' = 'running'));
+                WHERE j.partition = :partition AND j.id = i.value
+                  AND (NOT :running OR j.state || '' = 'running' OR coalesce(j.hold, '') = 'workflow'));
 
 -- name: cancel_workflow
 UPDATE foliot_workflows SET cancel_requested = 1, stopped = 1, reason = :reason, paused_at = NULL
@@ -222,18 +224,26 @@ UNION
 SELECT * FROM (SELECT w.id FROM foliot_workflows w INDEXED BY foliot_workflows_waiter
                WHERE w.partition = :partition AND w.state = 'running' AND w.waiter IS NOT NULL
                  AND NOT w.cancel_requested
-                 AND NOT EXISTS (SELECT 1 FROM foliot_jobs j WHERE j.partition = :partition AND j.id = w.waiter)
+                 AND NOT EXISTS (SELECT 1 FROM foliot_jobs j
+                                 WHERE j.partition = :partition AND j.id = w.waiter AND NOT j.cancel_requested)
                LIMIT :limit)
 UNION
 SELECT * FROM (SELECT NULL FROM foliot_workflows w WHERE w.partition = :partition AND w.state = 'running' LIMIT 1);
 
 -- name: read_workflow_needs
--- Whether its deadline has passed, and whether the job that it ran for is gone.
+-- Whether its deadline has passed, and whether the job that it runs for is gone, or asked to end.
 SELECT w.id, w.deadline_at <= :now,
        w.waiter IS NOT NULL AND NOT EXISTS (
-           SELECT 1 FROM foliot_jobs j WHERE j.partition = :partition AND j.id = w.waiter)
+           SELECT 1 FROM foliot_jobs j WHERE j.partition = :partition AND j.id = w.waiter AND NOT j.cancel_requested)
 FROM json_each(:ids) i CROSS JOIN foliot_workflows w
 WHERE w.partition = :partition AND w.id = i.value AND w.state || '' = 'running' AND NOT w.cancel_requested;
+
+-- name: find_cancelled_waiters
+-- Of workflows that have ended: the jobs that stand for them, where these were asked to end, and their workflows.
+SELECT j.id, j.workflow
+FROM json_each(:ids) i CROSS JOIN foliot_workflows w CROSS JOIN foliot_jobs j
+WHERE w.partition = :partition AND w.id = i.value AND w.state || '' <> 'running'
+  AND j.partition = :partition AND j.id = w.waiter AND j.cancel_requested AND j.state || '' <> 'running';
 
 -- name: prune_workflows
 -- Not what steps that are kept come after. A follower without steps has become part of another, which keeps it. First

@@ -258,7 +258,7 @@ WHERE foliot_jobs.rowid = t.place
 RETURNING lane, state;
 
 -- name: skip_steps
--- What will not run: whatever it waited for.
+-- What will not run: whatever it waited for, but for the end of a workflow.
 INSERT INTO foliot_history (partition, id, fence, priority, attempt, losses, generation, state,
                             namespace, kind, queue, created_at, run_at, started_at, finished_at,
                             session, key, workflow, reason,
@@ -267,11 +267,13 @@ SELECT :partition, j.id, j.fence, j.priority, j.attempt, j.losses, j.generation,
        j.kind, j.queue, j.created_at, j.run_at, j.claimed_at, :now, j.session, j.key, j.workflow,
        :reason, j.tags, j.ordering_key, j.fair_key, j.schedule, j.extras, j.payload
 FROM json_each(:ids) i CROSS JOIN foliot_jobs j
-WHERE j.partition = :partition AND j.id = i.value AND j.state || '' IN ('waiting', 'scheduled', 'held', 'ready');
+WHERE j.partition = :partition AND j.id = i.value AND j.state || '' IN ('waiting', 'scheduled', 'held', 'ready')
+  AND coalesce(j.hold, '') <> 'workflow';
 DELETE FROM foliot_jobs
 WHERE rowid IN (SELECT j.rowid FROM json_each(:ids) i CROSS JOIN foliot_jobs j
                 WHERE j.partition = :partition AND j.id = i.value
-                  AND j.state || '' IN ('waiting', 'scheduled', 'held', 'ready'))
+                  AND j.state || '' IN ('waiting', 'scheduled', 'held', 'ready')
+                  AND coalesce(j.hold, '') <> 'workflow')
 RETURNING id;
 
 -- name: await_workflows

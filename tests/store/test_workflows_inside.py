@@ -1,0 +1,132 @@
+"""Workflows that run for a job, perhaps a step: what is asked of the job concerns them, and it ends after them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from foliot.commands import cancel
+from foliot.errors import NotRunning
+from foliot.ids import JobId, inner_id
+from foliot.model.job import End, JobState, More
+from foliot.model.workflow import Rule, WorkflowState
+from support.flows import Drawing, draw
+from support.stores import World
+
+pytestmark = pytest.mark.anyio
+
+
+async def inside(world: World, outer: Drawing, name: str, queue: str = "inner") -> Drawing:
+    """For a claimed step: a workflow of two steps, of which the first runs."""
+    flow = Drawing(world, outer.session)
+    flow.id = inner_id(outer.ids[name])
+    steps = [flow.step("i", queue=queue), flow.step("j", "i", queue=queue)]
+    await flow.submit(*steps, waiter=outer.ids[name])
+    await outer.end(name, End.HOLD, reason="workflow", awaits=flow.id)
+    await flow.claim(queues=[queue])
+    return flow
+
+
+async def let_in(world: World) -> int:
+    """Of those that wait for one with the same ordering key."""
+    walk = await world.store.admission.walk(world.partition, ("", ""), limit=10)
+    return len(walk.admitted)
+
+
+async def carry_on(world: World, ids: Sequence[JobId]) -> None:
+    while ids:
+        ids = (await world.store.workflows.advance(world.partition, ids)).more
+
+
+async def failing(world: World) -> tuple[Drawing, Drawing]:
+    """One step has failed beside another that stands for a workflow; a third is to come after that, however it ends."""
+    outer = await draw(world)
+    await outer.submit(
+        outer.step("w"), outer.step("x"), outer.step("after", "w", rule=Rule.ALL_DONE)
+    )
+    await outer.claim()
+    flow = await inside(world, outer, "w")
+    cycle = await outer.end("x", End.BURY, reason="failed")
+    await carry_on(world, cycle.advance.more)
+    return outer, flow
+
+
+async def test_a_failure_beside_it_stops_a_workflow_at_once_and_what_follows_waits_for_its_end(
+    world: World,
+) -> None:
+    outer, flow = await failing(world)
+    assert (await flow.get()).cancel_requested
+    assert await flow.states() == {"i": "running", "j": "cancelled"}
+    assert await outer.states() == {"w": "held", "x": "dead", "after": "waiting"}
+    cycle = await flow.end("i", End.RETRY, reason="cancelled", delay=0)
+    assert cycle.advance.ended == (flow.id,)
+    await carry_on(world, cycle.advance.more)
+    assert await outer.states() == {"w": "cancelled", "x": "dead", "after": "ready"}
+    await outer.run("after")
+    assert (await outer.get()).state is WorkflowState.FAILED
+
+
+async def test_a_workflow_is_not_retried_while_one_inside_it_is_ending(world: World) -> None:
+    outer, flow = await failing(world)
+    with pytest.raises(NotRunning, match="ending what runs after a failure"):
+        await outer.store.retry(world.partition, outer.id)
+    cycle = await flow.end("i", End.RETRY, reason="cancelled", delay=0)
+    await carry_on(world, cycle.advance.more)
+    alive, _ = await outer.store.retry(world.partition, outer.id)
+    assert {*alive} == {outer.ids["w"], outer.ids["x"]}
+
+
+async def test_a_cancelled_workflow_has_not_ended_before_those_inside_it(world: World) -> None:
+    outer = await draw(world)
+    await outer.submit(outer.step("w"), outer.step("b", "w"))
+    await outer.claim()
+    flow = await inside(world, outer, "w")
+    advance = await outer.store.cancel(world.partition, outer.id)
+    await carry_on(world, advance.more)
+    assert await outer.states() == {"w": "held", "b": "cancelled"}
+    with pytest.raises(NotRunning, match="being cancelled"):
+        await outer.store.retry(world.partition, outer.id)
+    cycle = await flow.end("i", End.RETRY, reason="cancelled", delay=0)
+    await carry_on(world, cycle.advance.more)
+    assert await outer.states() == {"w": "cancelled", "b": "cancelled"}
+    assert (await outer.get()).state is WorkflowState.CANCELLED
+
+
+async def test_a_cancelled_job_keeps_its_turn_until_its_workflow_has_ended(world: World) -> None:
+    ordered = More(ordering_key="nightly")
+    first, second = [await world.submit(more=ordered) for _ in range(2)]
+    await world.look()
+    session = await world.open_session()
+    [job] = await world.claim(session)
+    assert job.id == first
+    flow = Drawing(world, session)
+    await flow.submit(flow.step("i", queue="inner"), waiter=first)
+    await world.end(session, job, End.HOLD, reason="workflow", awaits=flow.id)
+    await flow.claim(queues=["inner"])
+    assert await world.store.jobs.cancel(world.partition, [first]) == {first: JobState.HELD}
+    assert await let_in(world) == 0
+    assert await world.state(first) is JobState.HELD
+    found, _ = await world.store.workflows.find_stuck(world.partition, limit=10)
+    assert found == [flow.id], "the duty sees that it is to end"
+    await carry_on(world, [flow.id])
+    cycle = await flow.end("i", End.RETRY, reason="cancelled", delay=0)
+    await carry_on(world, cycle.advance.more)
+    assert await world.state(first) is JobState.CANCELLED
+    assert await let_in(world) == 1
+    assert await world.state(second) is JobState.READY
+
+
+async def test_who_cancels_a_job_has_its_workflow_asked_to_end_at_once(world: World) -> None:
+    session = await world.open_session()
+    job = await world.run(session)
+    flow = Drawing(world, session)
+    flow.id = inner_id(job.id)
+    await flow.submit(flow.step("i", queue="inner"), waiter=job.id)
+    await world.end(session, job, End.HOLD, reason="workflow", awaits=flow.id)
+    await flow.claim(queues=["inner"])
+    assert await cancel(world.store, job.id) is JobState.RUNNING
+    assert (await flow.get()).cancel_requested
+    cycle = await flow.end("i", End.RETRY, reason="cancelled", delay=0)
+    await carry_on(world, cycle.advance.more)
+    assert await cancel(world.store, job.id) is JobState.CANCELLED
