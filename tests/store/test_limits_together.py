@@ -307,3 +307,17 @@ async def test_a_limit_is_one_for_all_partitions(world: World) -> None:
             place, session, outcomes=[world.outcome(job, End.SUCCEED)]
         )
     assert (await use(world, "queue:default"))[0] == 0
+
+
+async def test_who_waited_for_a_queue_is_asked_for_its_key_by_what_is_used_of_that(
+    world: World,
+) -> None:
+    await limit(world, "queue:default", concurrency=3)
+    await limit(world, "key:a", concurrency=1)
+    session = await world.open_session()
+    await submit_many(world, 3)
+    one, *_ = await world.claim(session)
+    waiting = await submit(world, "a")
+    assert await world.claim(session) == []
+    assert await waits_for(world, waiting) == "queue:default"
+    assert ids((await trip(world, session, one)).claimed) == [waiting]

@@ -83,6 +83,22 @@ def test_the_next_attempt_waits_as_the_policy_or_the_handler_says(job: ClaimedJo
     assert _end(job, Lost("died")).delay == 0
 
 
+def test_the_wait_goes_by_how_often_it_failed_and_losses_are_no_failures(job: ClaimedJob) -> None:
+    def work() -> None: ...
+
+    told: list[int] = []
+
+    def say(failures: int, _error: BaseException) -> float:
+        told.append(failures)
+        return 1.0
+
+    definition = define(work, retry=say)
+    for attempt, losses in ((1, 0), (3, 0), (3, 1), (1, 1)):
+        ended = msgspec.structs.replace(job, attempt=attempt, losses=losses)
+        failure(ended, definition, ValueError(), ids=Ids(seed=1), loss_limit=LOSS_LIMIT)
+    assert told == [1, 3, 2, 1]
+
+
 def test_error_and_traceback_are_kept(job: ClaimedJob) -> None:
     try:
         raise ValueError("no\0thing")

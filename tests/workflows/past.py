@@ -44,6 +44,10 @@ class Past:
             self._running.add(name)
             assert self._may_start(steps[name]), f"{name} was started before its parents had ended"
         self._running -= {name for name, step in steps.items() if step.state in ENDED}
+        if (
+            not alone
+        ):  # what was taken back may have been claimed while that was about to be asked for
+            self._running &= {name for name, step in steps.items() if step.state == "running"}
         self._last = dict(steps)
 
     def _compare(self, name: str, before: Look | None, now: Look, *, alone: bool) -> None:
