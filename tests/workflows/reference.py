@@ -127,7 +127,7 @@ class Reference:
         if not self.remaining:
             return
         self.cancelled = self.stopped = True
-        self.late = late
+        self.late |= late  # a cancel after the deadline does not undo that
         self.paused = False
         self.asked.update(self.those("running"))
         self._ended(dict.fromkeys(self.those("waiting", "open"), "cancelled"))

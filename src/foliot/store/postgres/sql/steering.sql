@@ -75,7 +75,7 @@ UPDATE foliot.jobs j SET cancel_requested = true
 WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT id FROM found WHERE NOT :running OR state = 'running'));
 
 -- name: cancel_workflow
-UPDATE foliot.workflows SET cancel_requested = true, stopped = true, reason = :reason, paused_at = NULL
+UPDATE foliot.workflows SET cancel_requested = true, stopped = true, reason = coalesce(reason, :reason), paused_at = NULL
 WHERE partition = :partition AND id = :id::uuid;
 
 -- name: stop_workflow

@@ -70,7 +70,7 @@ WHERE rowid IN (SELECT j.rowid FROM json_each(:ids) i CROSS JOIN foliot_jobs j
                 WHERE j.partition = :partition AND j.id = i.value AND (NOT :running OR j.state || '' = 'running'));
 
 -- name: cancel_workflow
-UPDATE foliot_workflows SET cancel_requested = 1, stopped = 1, reason = :reason, paused_at = NULL
+UPDATE foliot_workflows SET cancel_requested = 1, stopped = 1, reason = coalesce(reason, :reason), paused_at = NULL
 WHERE partition = :partition AND id = :id;
 
 -- name: stop_workflow
