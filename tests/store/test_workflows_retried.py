@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -561,6 +562,50 @@ async def test_the_signals_of_a_workflow_are_those_of_its_steps(world: World) ->
     ):
         await flow.store.signal(world.partition, flow.id, "og", b"1", early=False)
     assert await flow.store.signal(world.partition, flow.id, "go", b"1", early=False) is not None
+
+
+async def test_a_signal_that_comes_twice_does_not_answer_when_it_is_asked_for_again(
+    world: World,
+) -> None:
+    """A double click would, weeks later."""
+    flow = await draw(world)
+    await flow.submit(flow.step("a", signal="go", kind=SIGNAL_KIND), flow.step("b", "a"))
+    await flow.store.signal(world.partition, flow.id, "go", b"1", early=False)
+    with pytest.raises(
+        InvalidValue,
+        match=r"signal: 'go' is waited for by no step any more: a has had it; to have it asked for"
+        rf" again: foliot workflows retry {flow.id} --step a$",
+    ):
+        await flow.store.signal(world.partition, flow.id, "go", b"2", early=False)
+    await fail(flow, "b")
+    await flow.store.retry(world.partition, flow.id, only=[flow.ids["a"]])
+    assert await flow.states() == {"a": "held", "b": "waiting"}
+
+
+async def test_a_signal_that_comes_too_late_is_refused_unless_another_step_is_there_for_it(
+    world: World,
+) -> None:
+    flow = await draw(world)
+    expires: dict[str, Any] = {"signal": "go", "kind": SIGNAL_KIND, "more": More(expires_in=60)}
+    await flow.submit(
+        flow.step("a"),
+        flow.step("ok", **expires),
+        flow.step("then", "a", signal="go", kind=SIGNAL_KIND),
+        policy="continue",
+    )
+    world.clock.advance(60)
+    await world.store.admission.expire(world.partition, limit=10)
+    assert await flow.store.signal(world.partition, flow.id, "go", b"1", early=False) is not None
+    await flow.run("a")
+    assert await flow.states() == {"a": "succeeded", "ok": "cancelled", "then": "succeeded"}
+    flow = await draw(world)
+    await flow.submit(flow.step("a"), flow.step("ok", **expires), policy="continue")
+    world.clock.advance(60)
+    await world.store.admission.expire(world.partition, limit=10)
+    with pytest.raises(
+        InvalidValue, match=rf"no step any more: ok has ended; .* foliot workflows retry {flow.id}$"
+    ):
+        await flow.store.signal(world.partition, flow.id, "go", b"1", early=False)
 
 
 @pytest.mark.parametrize("end", [End.BURY, End.CANCEL, None])

@@ -102,9 +102,8 @@ async def signal(
         return None
     waiting = [row[0] for row in await talk.ask("find_signalled", id=id, name=name)]
     if not waiting:
-        known = [] if early else [row[0] for row in await talk.ask("list_signals", id=id)]
-        if not early and name not in known:
-            raise _unknown_signal(name, known)
+        if not early:
+            _check_awaited(id, name, await talk.ask("list_signals", id=id))
         await talk.ask("keep_signal", id=id, name=name, payload=payload)
         return Advance()
     progress = Progress()
@@ -113,6 +112,22 @@ async def signal(
     await talk.ask("mark_steps", ids=to_json(waiting), flows=to_json([id]))
     await tell(talk, [id], progress)
     return progress.advance
+
+
+def _check_awaited(id: JobId, name: str, known: Rows) -> None:
+    """What is kept for nobody would answer a retry of the step, whenever that is."""
+    for signal, live, had, other in known:
+        if signal == name and not live:
+            again = f"foliot workflows retry {id}" + (f" --step {had}" if had else "")
+            raise InvalidValue(
+                "signal",
+                name,
+                "is waited for by no step any more: "
+                + (f"{had} has had it" if had else f"{other} has ended"),
+                hint=f"to have it asked for again: {again}",
+            )
+    if name not in (names := [row[0] for row in known]):
+        raise _unknown_signal(name, names)
 
 
 def _unknown_signal(name: str, known: Sequence[str]) -> InvalidValue:

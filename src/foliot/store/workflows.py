@@ -70,7 +70,8 @@ class Workflows(Protocol):
         record: Record | None = None,
     ) -> Advance | None:
         """Ends the steps that wait for it; kept for one that will. None: there is no such workflow, or it has ended.
-        Raises InvalidValue if no step of it is there for this signal, unless it may be as early as that."""
+        Raises InvalidValue if no step of it that has not ended is there for this signal, unless it may be as early as
+        that."""
         ...
 
     async def cancel(
