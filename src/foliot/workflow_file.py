@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, cast, get_args
 
 import msgspec
 
@@ -289,6 +289,9 @@ def _options(told: Mapping[str, Any]) -> Options:
 
 
 def _retry(value: Mapping[str, Any]) -> StoredRetry:
+    for form in get_args(StoredRetry):
+        if value.get("type") == (name := form.__struct_config__.tag):
+            _check_keys(value, ("type", *form.__struct_fields__), f"a retry of type {name}")
     try:
         return msgspec.convert(value, StoredRetry)  # type: ignore[arg-type, no-any-return, unused-ignore]
     except msgspec.ValidationError as error:

@@ -293,6 +293,14 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
         [extract(options={"retry": {"type": "never"}})],
         "step extract: retry: {'type': 'never'} cannot be read",
     ),
+    "retry-key": (
+        [extract(options={"retry": {"type": "exponential", "frist": 60}})],
+        "step extract: key: 'frist' is not something a retry of type exponential has; did you mean first?",
+    ),
+    "retry-unknown": (
+        [extract(options={"retry": {"type": "fixed", "seconds": 60, "most": 90}})],
+        "step extract: key: 'most' is not something a retry of type fixed has; there are type, seconds",
+    ),
     "run_at": ([extract(options={"run_at": "soon"})], "step extract: moment: 'soon' cannot be"),
     "two-forms": (
         [extract(sleep=5)],
