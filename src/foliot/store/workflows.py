@@ -101,8 +101,9 @@ class Workflows(Protocol):
     ) -> tuple[list[JobId], Advance]:
         """The steps that failed (or `only` these) run again, unless their parents rule them out, and those that
         were skipped are decided anew. What succeeded is not run again, unless it is one of `only`: then with all that
-        came after it. Returns the steps that were taken up again; none: nothing had failed. Raises NotRunning while it
-        is being cancelled, InvalidValue if what succeeded cannot be run anew."""
+        came after it. Returns the steps that were taken up again; none: nothing had failed, and one that was late or
+        cancelled all the same has `ended` once more, and succeeded. Raises NotRunning while it is being cancelled,
+        InvalidValue if what succeeded cannot be run anew."""
         ...
 
     async def get(self, id: JobId) -> Workflow | None: ...
