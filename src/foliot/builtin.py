@@ -161,7 +161,7 @@ async def _try_again(store: Store, known: Workflow, host: Host) -> None:
     if job is not None and _was_retried(job):
         partition = partition_of(known.id, store.partitions)
         alive, advance = await store.workflows.retry(partition, known.id)
-        if alive:
+        if alive or advance.ended:  # with nothing left to run it has succeeded at once
             await carry_on(store, partition, advance)
             return
     await result_of(store, known.id)

@@ -143,7 +143,7 @@ async def retry_workflow(
 ) -> list[JobId]:
     """The steps that failed run again, or those with these names; skipped ones are decided anew. What succeeded is not
     run again unless it is named: then with all that came after it. Returns the steps that live again; none: nothing had
-    failed."""
+    failed. One that was late or cancelled, and whose steps succeeded all the same, has then succeeded too."""
     known, partition = _home(store, id)
     steps = await workflow_steps(store, id)
     chosen = _ended_ones(steps, only)

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, cast, get_args
 
 import msgspec
 
@@ -68,6 +68,16 @@ _FORMS: Final = {  # what a step is, and what it may have besides
 _KNOWN: Final = (*_ANY, *_FORMS, *dict.fromkeys(key for keys in _FORMS.values() for key in keys))
 _REFUSED: Final = ("key", "key_mode", "idempotency_key", "connection")
 _DURATIONS: Final = ("delay", "timeout", "expires")
+_OF_JOBS_ONLY: Final = {  # not of one that stands for a workflow: why, and what to do
+    "timeout": (
+        "it ends an attempt, and none runs while that workflow does",
+        'give that a deadline: workflow = {{ name = "{name}", deadline = "1h", … }}',
+    ),
+    "ordering_key": (
+        "a step of that workflow with this key would wait for this one, and it for that",
+        "give it to the steps of that workflow",
+    ),
+}
 _ONE_STEP: Final = {
     "json": '"steps": [{"name": "extract", "kind": "extract"}]',
     "toml": 'steps = [{ name = "extract", kind = "extract" }]',
@@ -253,6 +263,11 @@ def _workflow(told: Mapping[str, Any], reading: _Reading) -> dict[str, Any]:
     if not isinstance(inside, dict):
         raise InvalidValue("workflow", inside, "is not an object", example=EXAMPLE)
     inner = draft_from(inside, reading.kinds, limits=reading.limits, depth=reading.depth + 1)
+    given = _table(told, "options")
+    for option, (why, instead) in _OF_JOBS_ONLY.items():
+        if (value := given.get(option)) is not None:
+            problem = f"is not for a step with workflow: {why}"
+            raise InvalidValue(option, value, problem, hint=instead.format(name=inner.name))
     choices = check_options(NO_CHOICES, _options(told))
     return {"template": template_of(WORKFLOW_KIND, Defaults(), choices), "inner": inner}
 
@@ -274,6 +289,9 @@ def _options(told: Mapping[str, Any]) -> Options:
 
 
 def _retry(value: Mapping[str, Any]) -> StoredRetry:
+    for form in get_args(StoredRetry):
+        if value.get("type") == (name := form.__struct_config__.tag):
+            _check_keys(value, ("type", *form.__struct_fields__), f"a retry of type {name}")
     try:
         return msgspec.convert(value, StoredRetry)  # type: ignore[arg-type, no-any-return, unused-ignore]
     except msgspec.ValidationError as error:

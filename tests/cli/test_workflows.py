@@ -491,8 +491,32 @@ def test_what_failed_is_retried_by_name_or_all(shell: Shell, lab: Lab) -> None:
     assert (answer.code, answer.out) == (0, "retried: 2\n")
     assert lab.app.get_workflow(lab.ended(id)).result() == {"last": 4}
     nothing = shell("workflows", "retry", id, "--json")
-    assert (nothing.code, nothing.json) == (1, {"retried": [], "refused": {}})
+    assert (nothing.code, nothing.json) == (1, {"retried": [], "succeeded": [], "refused": {}})
     assert nothing.err == "nothing was changed: no step has failed\n"
+
+
+def test_a_retry_of_what_was_cancelled_when_all_had_run_says_that_nothing_had_to(
+    shell: Shell, lab: Lab
+) -> None:
+    def cancelled() -> str:
+        lab.gate.clear()
+        with lab.app.workflow("slow") as flow:
+            flow.add(lab.wait.prepare())
+        eventually(lambda: flow["wait"].status() is JobState.RUNNING)
+        flow.cancel()
+        lab.gate.set()
+        return lab.ended(flow.id)
+
+    id = cancelled()
+    answer = shell("workflows", "retry", id)
+    assert (answer.code, answer.out) == (0, f"succeeded: {id}: nothing had to run again\n")
+    assert lab.app.get_workflow(id).status() == "succeeded"
+    assert shell("workflows", "retry", id).err == "nothing was changed: no step has failed\n"
+    id = cancelled()
+    answer = shell(
+        "workflows", "retry", "--name", "slow", "--state", "cancelled", "--yes", "--json"
+    )
+    assert (answer.code, answer.json) == (0, {"retried": [], "succeeded": [id], "refused": {}})
 
 
 def test_dead_steps_are_refused_by_a_retry_of_a_filter(shell: Shell, lab: Lab) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 
 import pytest
 
 from foliot import Foliot, InvalidValue, WorkflowFailed, WorkflowState, current_job
+from support.fleet import eventually
 
 Start = Callable[[], None]
 
@@ -42,6 +44,40 @@ def test_what_waits_for_elements_that_were_skipped_runs_after_a_retry(
     good.append(True)
     assert len(flow.retry()) == 301
     assert flow.result(timeout=20) == {"total": sum(number // 2 for number in range(300))}
+
+
+def test_what_comes_after_a_workflow_that_was_late_runs_when_it_is_tried_again(
+    app: Foliot, start_worker: Start
+) -> None:
+    """All of it has succeeded, only too late: nothing of it has to run once more, and it would be late for ever."""
+    gate, ran = threading.Event(), []
+
+    @app.job
+    def slow() -> str:
+        ran.append(1)
+        gate.wait(30)
+        return "slow"
+
+    @app.job
+    def last() -> str:
+        return "last"
+
+    start_worker()
+    inner = app.workflow("inner", deadline=0.5)
+    inner.add(slow.prepare())
+    with app.workflow("outer") as flow:
+        flow.add(last.prepare(), after=[flow.add(inner)])
+    eventually(lambda: any(one.cancel_requested for one in app.workflows(name="inner")))
+    gate.set()
+    with pytest.raises(WorkflowFailed):
+        flow.result(timeout=20)
+    [late] = app.workflows(name="inner")
+    assert (late.state, late.reason) == (WorkflowState.FAILED, "deadline")
+    assert set(flow.retry()) == {flow["inner"].id, flow["last"].id}
+    assert flow.result(timeout=20) == {"last": "last"}
+    assert flow["inner"].result() == {"slow": "slow"}
+    assert app.get_workflow(late.id).status() is WorkflowState.SUCCEEDED
+    assert (app.get_workflow(late.id).retry(), len(ran)) == ([], 1)
 
 
 def test_async_code_steers_a_workflow(app: Foliot, start_worker: Start) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -11,14 +12,23 @@ from foliot import commands
 from foliot.errors import InvalidValue, NotRunning
 from foliot.ids import inner_id
 from foliot.limit_commands import limit_of, set_limit
+from foliot.model.audit import Deed
 from foliot.model.change import Change
 from foliot.model.job import End, Extras, JobState, More, Outcome
 from foliot.model.lane import lane_of
-from foliot.model.workflow import MAP_KIND, SIGNAL_KIND, WORKFLOW_KIND, Rule, WorkflowState
+from foliot.model.workflow import (
+    MAP_KIND,
+    SIGNAL_KIND,
+    WORKFLOW_KIND,
+    Advance,
+    Rule,
+    WorkflowState,
+)
 from foliot.store.port import Share
 from foliot.workflow_commands import carry_on
 from store.test_workflows_followed import follow
 from support.flows import Drawing, draw, ready
+from support.hooks import listen, outbox_rows
 from support.stores import World
 
 pytestmark = pytest.mark.anyio
@@ -214,6 +224,107 @@ async def test_a_cancelled_workflow_can_be_tried_again(world: World) -> None:
     await flow.run("a")
     await flow.run("b")
     assert (await flow.get()).state is WorkflowState.SUCCEEDED
+
+
+@pytest.mark.parametrize("late", [True, False])
+async def test_one_in_which_all_succeeded_too_late_has_succeeded_when_it_is_tried_again(
+    world: World, late: bool
+) -> None:
+    """Or after a cancel. Nothing runs once more, whoever listens is told, and who did it is written down."""
+    await listen(world, "workflow.succeeded")
+    flow = await draw(world)
+    await flow.submit(flow.step("a"), deadline=60)
+    await flow.claim()
+    if late:
+        world.clock.advance(60)
+        await flow.settle()
+    else:
+        await cancel(flow)
+    await flow.end("a", result=b"1")
+    seen = await flow.get()
+    assert seen.state is (WorkflowState.FAILED if late else WorkflowState.CANCELLED)
+    assert await outbox_rows(world) == []
+    world.clock.advance(1)
+
+    def record(ids: object) -> list[Deed]:
+        return [Deed(world.ids.job(), "me", "retry", flow.id)]
+
+    answer = await flow.store.retry(world.partition, flow.id, record=record)
+    assert answer == ([], Advance(ended=(flow.id,)))
+    seen = await flow.get()
+    assert (seen.state, seen.reason, seen.remaining) == (WorkflowState.SUCCEEDED, None, 0)
+    assert (seen.finished_at, seen.cancel_requested) == (world.clock.now(), False)
+    assert await flow.states() == {"a": "succeeded"}
+    assert (await world.get(flow.ids["a"])).generation == 0
+    told = await outbox_rows(world)
+    assert [(row["event"], row["subject"]) for row in told] == [("workflow.succeeded", flow.id)]
+    assert [one.action for one in await world.store.audit.list(target=flow.id)] == ["retry"]
+    answer = await flow.store.retry(world.partition, flow.id, record=record)
+    assert answer == ([], Advance())
+    assert len(await outbox_rows(world)) == len(await world.store.audit.list(target=flow.id)) == 1
+
+
+async def test_what_a_rule_has_skipped_in_time_is_skipped_when_nothing_runs_again(
+    world: World,
+) -> None:
+    flow = await draw(world)
+    await flow.submit(
+        flow.step("a"),
+        flow.step("b"),
+        flow.step("on_error", "a", rule=Rule.ANY_FAILED),
+        flow.step("after", "on_error"),
+        deadline=60,
+    )
+    await flow.claim()
+    await flow.end("a")
+    world.clock.advance(60)
+    await flow.settle()
+    await flow.end("b")
+    states = await flow.states()
+    assert states == {"a": "succeeded", "b": "succeeded", "on_error": "skipped", "after": "skipped"}
+    assert (await flow.get()).state is WorkflowState.FAILED
+    assert (await flow.store.retry(world.partition, flow.id))[0] == []
+    assert await flow.states() == states
+    assert (await flow.get()).state is WorkflowState.SUCCEEDED
+
+
+async def test_one_that_was_late_is_not_as_good_as_succeeded_while_a_step_of_it_has_failed(
+    world: World,
+) -> None:
+    flow = await draw(world)
+    await flow.submit(flow.step("a"), flow.step("b", "a"), deadline=60)
+    await flow.claim()
+    world.clock.advance(60)
+    await flow.settle()
+    await flow.end("a")
+    assert await flow.states() == {"a": "succeeded", "b": "cancelled"}
+    ids, advance = await flow.store.retry(world.partition, flow.id)
+    assert (ids, advance.ended) == ([flow.ids["b"]], ())
+    await flow.run("b")
+    assert (await flow.get()).state is WorkflowState.SUCCEEDED
+
+
+async def test_a_job_that_is_held_for_one_with_nothing_left_to_run_goes_on(world: World) -> None:
+    outer = await draw(world)
+    await outer.submit(outer.step("w"), outer.step("b", "w"))
+    await outer.claim()
+    flow = Drawing(world, outer.session)
+    await flow.submit(flow.step("i", queue="inner"), waiter=outer.ids["w"], deadline=60)
+    await flow.claim(queues=["inner"])
+    world.clock.advance(60)
+    await flow.settle()
+    await flow.end("i")
+    assert (await flow.get()).state is WorkflowState.FAILED
+    await outer.end("w", End.BURY)
+    await outer.settle()
+    await outer.store.retry(world.partition, outer.id)
+    await outer.claim()
+    ids, advance = await flow.store.retry(world.partition, flow.id)
+    assert (ids, advance.ended) == ([], (flow.id,))
+    await outer.end("w", End.HOLD, reason="workflow", awaits=flow.id)
+    await outer.run("w")
+    await outer.run("b")
+    assert (await outer.get()).state is WorkflowState.SUCCEEDED
 
 
 async def test_a_signal_that_came_too_late_is_there_for_the_retry(world: World) -> None:
@@ -566,6 +677,50 @@ async def test_the_signals_of_a_workflow_are_those_of_its_steps(world: World) ->
     ):
         await flow.store.signal(world.partition, flow.id, "og", b"1", early=False)
     assert await flow.store.signal(world.partition, flow.id, "go", b"1", early=False) is not None
+
+
+async def test_a_signal_that_comes_twice_does_not_answer_when_it_is_asked_for_again(
+    world: World,
+) -> None:
+    """A double click would, weeks later."""
+    flow = await draw(world)
+    await flow.submit(flow.step("a", signal="go", kind=SIGNAL_KIND), flow.step("b", "a"))
+    await flow.store.signal(world.partition, flow.id, "go", b"1", early=False)
+    with pytest.raises(
+        InvalidValue,
+        match=r"signal: 'go' is waited for by no step any more: a has had it; to have it asked for"
+        rf" again: foliot workflows retry {flow.id} --step a$",
+    ):
+        await flow.store.signal(world.partition, flow.id, "go", b"2", early=False)
+    await fail(flow, "b")
+    await flow.store.retry(world.partition, flow.id, only=[flow.ids["a"]])
+    assert await flow.states() == {"a": "held", "b": "waiting"}
+
+
+async def test_a_signal_that_comes_too_late_is_refused_unless_another_step_is_there_for_it(
+    world: World,
+) -> None:
+    flow = await draw(world)
+    expires: dict[str, Any] = {"signal": "go", "kind": SIGNAL_KIND, "more": More(expires_in=60)}
+    await flow.submit(
+        flow.step("a"),
+        flow.step("ok", **expires),
+        flow.step("then", "a", signal="go", kind=SIGNAL_KIND),
+        policy="continue",
+    )
+    world.clock.advance(60)
+    await world.store.admission.expire(world.partition, limit=10)
+    assert await flow.store.signal(world.partition, flow.id, "go", b"1", early=False) is not None
+    await flow.run("a")
+    assert await flow.states() == {"a": "succeeded", "ok": "cancelled", "then": "succeeded"}
+    flow = await draw(world)
+    await flow.submit(flow.step("a"), flow.step("ok", **expires), policy="continue")
+    world.clock.advance(60)
+    await world.store.admission.expire(world.partition, limit=10)
+    with pytest.raises(
+        InvalidValue, match=rf"no step any more: ok has ended; .* foliot workflows retry {flow.id}$"
+    ):
+        await flow.store.signal(world.partition, flow.id, "go", b"1", early=False)
 
 
 @pytest.mark.parametrize("end", [End.BURY, End.CANCEL, None])

@@ -94,6 +94,20 @@ async def test_a_workflow_that_is_late_is_cancelled_and_has_failed(world: World)
     assert (seen.state, seen.reason) == (WorkflowState.FAILED, "deadline")
 
 
+async def test_a_cancel_after_the_deadline_does_not_say_why_it_ended(world: World) -> None:
+    """Steps that do not obey are cancelled by hand as well: it has failed all the same, as it was late."""
+    flow = await draw(world)
+    await flow.submit(flow.step("a"), deadline=60)
+    await flow.claim()
+    world.clock.advance(60)
+    await flow.settle()
+    await cancel(flow)
+    assert (await flow.get()).reason == "deadline"
+    await flow.end("a")
+    seen = await flow.get()
+    assert (seen.state, seen.reason) == (WorkflowState.FAILED, "deadline")
+
+
 async def test_a_look_sees_that_a_workflow_is_late_until_it_is_told_to_end(world: World) -> None:
     flow = await draw(world)
     await flow.submit(flow.step("a"), deadline=60)

@@ -127,7 +127,7 @@ class Reference:
         if not self.remaining:
             return
         self.cancelled = self.stopped = True
-        self.late = late
+        self.late |= late  # a cancel after the deadline does not undo that
         self.paused = False
         self.asked.update(self.those("running"))
         self._ended(dict.fromkeys(self.those("waiting", "open"), "cancelled"))
@@ -161,7 +161,8 @@ class Reference:
         """Failed steps are decided anew, and run whatever else has failed; skipped ones are decided anew. Returns
         those that were taken up again."""
         again = [n for n in self.those(*FAILED) if not only or n in only]
-        if not again:
+        in_vain = self.failed == 0 and self.state in ("failed", "cancelled")  # all has succeeded
+        if not again and (only or not in_vain):
             return []
         anew = {*again, *self.those("skipped")}
         self.states.update(dict.fromkeys(anew, "waiting"))

@@ -191,6 +191,14 @@ async def test_an_argument_that_must_be_given_takes_the_element_before_others(kn
         await read(known, each)
 
 
+async def test_a_step_that_is_a_workflow_has_a_queue_a_priority_and_tags(known: World) -> None:
+    options = {"queue": "x", "priority": 1, "tags": ["y"]}
+    step = {"name": "w", "workflow": {"name": "small", "steps": [extract()]}, "options": options}
+    job = (await read(known, step)).steps[0].template
+    assert job is not None and job.more is not None
+    assert (job.queue, job.priority, job.more.tags) == ("x", 1, ("y",))
+
+
 async def test_what_foliot_runs_itself_goes_where_the_jobs_before_it_go(known: World) -> None:
     inside = {"name": "small", "steps": [extract(options={"queue": "far"})]}
     draft = await read(
@@ -204,6 +212,7 @@ async def test_what_foliot_runs_itself_goes_where_the_jobs_before_it_go(known: W
     assert queues == {"extract": "db", "rest": "db", "own": "default", "inner": "far"}
 
 
+SMALL = {"name": "small", "steps": [extract()]}
 REFUSED: dict[str, tuple[list[Any], str]] = {
     "G01": ([], "steps are missing"),
     "G07": ([extract(), extract()], "name: 'extract' is the name of two steps"),
@@ -261,6 +270,20 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
         [extract(options={"connection": 1})],
         "step extract: connection: 1 is not for a step",
     ),
+    "workflow-timeout": (
+        [{"name": "w", "workflow": SMALL, "options": {"timeout": "1s"}}],
+        (
+            "step w: timeout: '1s' is not for a step with workflow: it ends an attempt, and none runs"
+            ' while that workflow does; give that a deadline: workflow = { name = "small", deadline = "1h"'
+        ),
+    ),
+    "workflow-ordering_key": (
+        [{"name": "w", "workflow": SMALL, "options": {"queue": "x", "ordering_key": "k"}}],
+        (
+            "step w: ordering_key: 'k' is not for a step with workflow: a step of that workflow with"
+            " this key would wait for this one, and it for that; give it to the steps of that workflow"
+        ),
+    ),
     "options": ([extract(options=[])], "step extract: options: [] is not a table"),
     "options-timeout": (
         [extract(timeout=5)],
@@ -269,6 +292,14 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
     "retry": (
         [extract(options={"retry": {"type": "never"}})],
         "step extract: retry: {'type': 'never'} cannot be read",
+    ),
+    "retry-key": (
+        [extract(options={"retry": {"type": "exponential", "frist": 60}})],
+        "step extract: key: 'frist' is not something a retry of type exponential has; did you mean first?",
+    ),
+    "retry-unknown": (
+        [extract(options={"retry": {"type": "fixed", "seconds": 60, "most": 90}})],
+        "step extract: key: 'most' is not something a retry of type fixed has; there are type, seconds",
     ),
     "run_at": ([extract(options={"run_at": "soon"})], "step extract: moment: 'soon' cannot be"),
     "two-forms": (

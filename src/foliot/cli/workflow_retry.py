@@ -62,18 +62,21 @@ def retry(
     if asked is not None and not confirm(asked, Selection(yes=yes)):
         print("nothing was changed", file=sys.stderr)
         return 1
-    alive, refused = ask(options, lambda store: _retry(store, known, step, author))
+    alive, done, refused = ask(options, lambda store: _retry(store, known, step, author))
     again = [job for jobs in alive.values() for job in jobs]
     if options.json:
-        print_json({"retried": again, "refused": refused})
+        print_json({"retried": again, "succeeded": done, "refused": refused})
     elif again:
         several = f"{count(len(again), 'step')} of {count(len(alive), 'workflow')}"
         print(f"retried: {several if len(known) > 1 else f'{len(again):,}'}")
+    for id in () if options.json else done:
+        print(f"succeeded: {id}: nothing had to run again")
     for id, why in refused.items():
         print(f"refused: {id}: {printable(why)}", file=sys.stderr)
-    if not again and not refused:
+    changed = bool(again or done)
+    if not changed and not refused:
         print("nothing was changed: no step has failed", file=sys.stderr)
-    return 0 if again and not refused else 1
+    return 0 if changed and not refused else 1
 
 
 def _check(ids: tuple[str, ...], *, many: bool) -> None:
@@ -105,20 +108,27 @@ async def _all(store: Store, name: str | None, state: str) -> list[JobId]:
 
 async def _retry(
     store: Store, ids: list[JobId], steps: tuple[str, ...], by: Author
-) -> tuple[dict[JobId, list[JobId]], dict[JobId, str]]:
-    """The jobs that live again, and why others do not: one that cannot be retried does not keep the rest from it."""
+) -> tuple[dict[JobId, list[JobId]], list[JobId], dict[JobId, str]]:
+    """The jobs that live again, the workflows that have succeeded as nothing had to run, and why others are not
+    retried: one that cannot be does not keep the rest from it."""
     from foliot import workflow_commands
+    from foliot.model.workflow import WorkflowState
 
     alive: dict[JobId, list[JobId]] = {}
+    done: list[JobId] = []
     refused: dict[JobId, str] = {}
     for id in dict.fromkeys(ids):
         try:
+            before = await workflow_commands.get_workflow(store, id)
             if again := await workflow_commands.retry_workflow(store, id, by=by, only=steps):
                 alive[id] = again
+            elif before.state in (WorkflowState.FAILED, WorkflowState.CANCELLED):
+                after = await workflow_commands.get_workflow(store, id)
+                done += [id] if after.state is WorkflowState.SUCCEEDED else []
         except StoreUnavailable:
             raise
         except FoliotError as error:
             if len(ids) == 1:
                 raise
             refused[id] = str(error)
-    return alive, refused
+    return alive, done, refused

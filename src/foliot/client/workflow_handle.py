@@ -120,7 +120,8 @@ class WorkflowHandle:
 
     def retry(self, only: Sequence[str] = (), *, by: str | None = None) -> list[JobId]:
         """Run again the steps that failed, or those with these names; what was skipped is decided anew. One that
-        succeeded is run anew only if it is named, with all that came after it. Returns the jobs that live again."""
+        succeeded is run anew only if it is named, with all that came after it. Returns the jobs that live again: none
+        of one that was late or cancelled when all had succeeded, which then has too."""
         return self._owner.portal.act(self._retry(only, by))
 
     async def aretry(self, only: Sequence[str] = (), *, by: str | None = None) -> list[JobId]:

@@ -182,6 +182,14 @@ async def flush(talk: Talk, id: JobId) -> None:
         await tell(talk, [id], progress)
 
 
+async def settle(talk: Talk, id: JobId, progress: Progress) -> None:
+    """Of one that was reopened and has nothing left to run: it ends as if its last step had ended now."""
+    settled = talk.say("settle_workflows", rows=to_json([(id, 0, 0)]))
+    await talk.hear()
+    _stand(talk, settled.rows, progress)
+    await talk.hear()
+
+
 class _Standing(msgspec.Struct, frozen=True):
     cancelled: bool
     paused: bool

@@ -36,6 +36,7 @@ from foliot.store.flowing import (
     hold_of,
     job_of,
     lock,
+    settle,
     tell,
     to_json,
 )
@@ -115,9 +116,8 @@ async def signal(
         return None
     waiting = [row[0] for row in await talk.ask("find_signalled", id=id, name=name)]
     if not waiting:
-        known = [] if early else [row[0] for row in await talk.ask("list_signals", id=id)]
-        if not early and name not in known:
-            raise _unknown_signal(name, known)
+        if not early:
+            _check_awaited(id, name, await talk.ask("list_signals", id=id))
         await talk.ask("keep_signal", id=id, name=name, payload=payload)
         return Advance()
     progress = Progress()
@@ -126,6 +126,22 @@ async def signal(
     await talk.ask("mark_steps", ids=to_json(waiting), flows=to_json([id]))
     await tell(talk, [id], progress)
     return progress.advance
+
+
+def _check_awaited(id: JobId, name: str, known: Rows) -> None:
+    """What is kept for nobody would answer a retry of the step, whenever that is."""
+    for signal, live, had, other in known:
+        if signal == name and not live:
+            again = f"foliot workflows retry {id}" + (f" --step {had}" if had else "")
+            raise InvalidValue(
+                "signal",
+                name,
+                "is waited for by no step any more: "
+                + (f"{had} has had it" if had else f"{other} has ended"),
+                hint=f"to have it asked for again: {again}",
+            )
+    if name not in (names := [row[0] for row in known]):
+        raise _unknown_signal(name, names)
 
 
 def _unknown_signal(name: str, known: Sequence[str]) -> InvalidValue:
@@ -166,8 +182,8 @@ async def retry(talk: Talk, id: JobId, only: Sequence[JobId]) -> tuple[list[JobI
     graph = await _read(talk, id)
     if flow.state == "running":
         _check_ended(flow, graph)
-    chosen = graph.failed & {*only} | graph.find_anew(only) if only else graph.failed
-    if not chosen:
+    chosen = _choose(flow, graph, only)
+    if chosen is None:
         return [], Advance()
     failing = flow.policy == "fail_fast" and bool(graph.failed - chosen)
     failed = len(graph.failed & chosen)
@@ -199,8 +215,15 @@ async def retry(talk: Talk, id: JobId, only: Sequence[JobId]) -> tuple[list[JobI
         await talk.ask("mark_steps", ids=to_json(ruled_out), flows=to_json([id]))
     progress = Progress()
     await hand_over(talk, waiting)
-    await tell(talk, [id], progress)
+    await (tell(talk, [id], progress) if jobs else settle(talk, id, progress))
     return [job.id for job in jobs], progress.advance
+
+
+def _choose(flow: Locked, graph: _Graph, only: Sequence[JobId]) -> set[JobId] | None:
+    """None: there is nothing to do. No step, and not None: it was late or cancelled, and all has succeeded even so."""
+    chosen = graph.failed & {*only} | graph.find_anew(only) if only else graph.failed
+    unspoilt = flow.state in ("failed", "cancelled") and not graph.has_failed
+    return chosen if chosen or (unspoilt and not only) else None
 
 
 def _check_ended(flow: Locked, graph: _Graph) -> None:
@@ -277,6 +300,11 @@ class _Graph(msgspec.Struct, frozen=True):
         """One that had ended before it became a step is not this workflow's to retry."""
         own = {JobId(row[0]) for row in self.rows if row[12] != "{}"}
         return {job for job in own if self.states[job] in FAILED}
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether any step has, also one that is not this workflow's to retry."""
+        return any(row[15] in FAILED for row in self.rows)
 
     @property
     def is_ending(self) -> bool:
@@ -392,4 +420,7 @@ async def _read(talk: Talk, id: JobId) -> _Graph:
 
 def has_changed(told: object) -> bool:
     """Whether there was something to do: what a person did is written down."""
-    return bool(told[0] if isinstance(told, tuple) else told)
+    if isinstance(told, tuple):
+        alive, advance = told
+        return bool(alive or advance.ended)
+    return bool(told)

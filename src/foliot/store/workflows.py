@@ -70,7 +70,8 @@ class Workflows(Protocol):
         record: Record | None = None,
     ) -> Advance | None:
         """Ends the steps that wait for it; kept for one that will. None: there is no such workflow, or it has ended.
-        Raises InvalidValue if no step of it is there for this signal, unless it may be as early as that."""
+        Raises InvalidValue if no step of it that has not ended is there for this signal, unless it may be as early as
+        that."""
         ...
 
     async def cancel(
@@ -100,8 +101,9 @@ class Workflows(Protocol):
     ) -> tuple[list[JobId], Advance]:
         """The steps that failed (or `only` these) run again, unless their parents rule them out, and those that
         were skipped are decided anew. What succeeded is not run again, unless it is one of `only`: then with all that
-        came after it. Returns the steps that were taken up again; none: nothing had failed. Raises NotRunning while it
-        is being cancelled, InvalidValue if what succeeded cannot be run anew."""
+        came after it. Returns the steps that were taken up again; none: nothing had failed, and one that was late or
+        cancelled all the same has `ended` once more, and succeeded. Raises NotRunning while it is being cancelled,
+        InvalidValue if what succeeded cannot be run anew."""
         ...
 
     async def get(self, id: JobId) -> Workflow | None: ...

@@ -19,9 +19,10 @@ SELECT s.job::text FROM foliot.steps s
 WHERE s.partition = :partition AND s.workflow = :id::uuid AND s.signal = :name AND s.begun AND s.state IS NULL;
 
 -- name: list_signals
--- All that steps of this workflow are there for, also those that have ended.
-SELECT DISTINCT s.signal FROM foliot.steps s
-WHERE s.partition = :partition AND s.workflow = :id::uuid AND s.signal IS NOT NULL ORDER BY s.signal;
+-- All that steps of this workflow are there for; whether one of these has not ended, one that has had it, and one of all.
+SELECT s.signal, count(*) > count(s.state), min(s.name) FILTER (WHERE s.state = 'succeeded'), min(s.name)
+FROM foliot.steps s
+WHERE s.partition = :partition AND s.workflow = :id::uuid AND s.signal IS NOT NULL GROUP BY s.signal ORDER BY s.signal;
 
 -- name: end_signalled
 -- Rows of [job, payload]: what they waited for has come.
@@ -76,7 +77,7 @@ UPDATE foliot.jobs j SET cancel_requested = true
 WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT id FROM found WHERE NOT :running OR runs));
 
 -- name: cancel_workflow
-UPDATE foliot.workflows SET cancel_requested = true, stopped = true, reason = :reason, paused_at = NULL
+UPDATE foliot.workflows SET cancel_requested = true, stopped = true, reason = coalesce(reason, :reason), paused_at = NULL
 WHERE partition = :partition AND id = :id::uuid;
 
 -- name: stop_workflow

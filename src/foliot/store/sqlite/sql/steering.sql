@@ -21,9 +21,10 @@ SELECT s.job FROM foliot_steps s
 WHERE s.partition = :partition AND s.workflow = :id AND s.signal = :name AND s.begun AND s.state IS NULL;
 
 -- name: list_signals
--- All that steps of this workflow are there for, also those that have ended.
-SELECT DISTINCT s.signal FROM foliot_steps s
-WHERE s.partition = :partition AND s.workflow = :id AND s.signal IS NOT NULL ORDER BY s.signal;
+-- All that steps of this workflow are there for; whether one of these has not ended, one that has had it, and one of all.
+SELECT s.signal, count(*) > count(s.state), min(s.name) FILTER (WHERE s.state = 'succeeded'), min(s.name)
+FROM foliot_steps s
+WHERE s.partition = :partition AND s.workflow = :id AND s.signal IS NOT NULL GROUP BY s.signal ORDER BY s.signal;
 
 -- name: end_signalled
 -- Rows of [job, payload]: what they waited for has come.
@@ -72,7 +73,7 @@ WHERE rowid IN (SELECT j.rowid FROM json_each(:ids) i CROSS JOIN foliot_jobs j
                   AND (NOT :running OR j.state || '' = 'running' OR coalesce(j.hold, '') = 'workflow'));
 
 -- name: cancel_workflow
-UPDATE foliot_workflows SET cancel_requested = 1, stopped = 1, reason = :reason, paused_at = NULL
+UPDATE foliot_workflows SET cancel_requested = 1, stopped = 1, reason = coalesce(reason, :reason), paused_at = NULL
 WHERE partition = :partition AND id = :id;
 
 -- name: stop_workflow
