@@ -38,7 +38,7 @@ def draw(flow: Flow) -> None:
 
 
 async def main() -> None:
-    async with app.worker():
+    async with app, app.worker():
         async with app.workflow("payment") as flow:
             draw(flow)
         await asyncio.sleep(0.5)

@@ -42,7 +42,7 @@ def draw(flow: Flow) -> None:
 
 
 async def main() -> None:
-    async with app.worker():
+    async with app, app.worker():
         async with app.workflow("etl") as flow:
             draw(flow)
         result = await flow.aresult(timeout=60)

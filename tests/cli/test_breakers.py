@@ -5,6 +5,7 @@ from __future__ import annotations
 from cli.conftest import Shell
 from foliot.model.breaker import Report, Tally
 from foliot.model.job import Extras, More
+from foliot.store.port import Store
 
 STRIPE = More(extras=Extras(breaker="stripe"))
 
@@ -20,8 +21,12 @@ def test_breakers_are_opened_listed_and_closed(shell: Shell) -> None:
     assert header.split() == ["breaker", "state", "since", "until", "waiting", "why", "by"]
     assert row.split()[:2] == ["stripe", "open"]
     assert row.split()[-4:] == ["0", "they", "move", "ada"]
-    assert shell("breakers", "close", "stripe").out == "stripe is recovering\n"
-    assert shell("breakers", "close", "stripe").out == "stripe is as it was, recovering\n"
+    assert shell("breakers", "close", "stripe", "--by", "bob").out == "stripe is closed\n"
+    assert shell("breakers", "close", "stripe").out == "stripe is as it was, closed\n"
+    [told] = shell("breakers", "list", "--json").json["breakers"]
+    assert (told["reason"], told["note"], told["by"]) == ("by hand", None, "bob")
+    words = shell("breakers", "list").out.splitlines()[1].split()
+    assert (words[:2], words[-1]) == (["stripe", "closed"], "0"), "no more why, and by whom"
 
 
 def test_a_breaker_is_told_as_json(shell: Shell) -> None:
@@ -66,3 +71,16 @@ def test_doctor_names_those_that_are_not_closed(shell: Shell) -> None:
     shell("breakers", "open", "stripe", "--for", "10m")
     [line] = [line for line in shell("doctor").out.splitlines() if "stripe" in line]
     assert "it stays so until calls succeed; or: foliot breakers close stripe" in line
+
+
+def test_doctor_says_of_one_that_recovers_what_it_does(shell: Shell) -> None:
+
+    async def recover(store: Store) -> None:
+        await store.breakers.open("stripe", seconds=0.0, note=None, by=None)
+        await store.breakers.tick()
+        await store.breakers.report("stripe", Report(succeeded=(0.0,)))
+
+    shell.ask(recover)
+    [line] = [line for line in shell("doctor").out.splitlines() if "stripe is recovering" in line]
+    assert "those who waited start at a rate; it closes when all have" in line
+    assert "foliot breakers close" not in line

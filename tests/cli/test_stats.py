@@ -137,7 +137,9 @@ def test_what_is_asked_for_is_shown_and_nothing_else(shell: Shell) -> None:
 def test_an_empty_store_has_nothing_to_show(shell: Shell) -> None:
     answer = shell("stats")
     assert answer.code == 0
-    assert answer.out.splitlines()[1:] == ["no attempt has ended in that time"]
+    assert answer.out.splitlines()[1:] == [
+        "no attempt is counted in that time; counts arrive every five seconds"
+    ]
     assert shell("stats", "--json").json["rows"] == []
 
 

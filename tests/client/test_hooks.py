@@ -342,6 +342,7 @@ def _hook(event: Event) -> None: ...
     ("event", "hint"),
     [
         ("job.ded", "did you mean job.dead?"),
+        ("job.failed", "did you mean job.dead?"),
         ("dead", "there are job.succeeded, job.dead, job.cancelled"),
         ("JOB.DEAD", "there are"),
         ("", "there are"),

@@ -32,3 +32,4 @@ def test_an_example_runs_and_says_what_came_of_it(
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert said in done.stdout
+    assert done.stderr == ""

@@ -418,13 +418,47 @@ async def test_by_hand_it_is_opened_for_a_time_or_until_it_is_closed(world: Worl
     assert await world.store.breakers.tick() == await world.store.breakers.tick()
     assert (await breaker(world)).state is State.OPEN
     shift = await close_breaker(world.store, "stripe", note="they are back", by=author)
-    assert (shift.after.state, shift.after.by) == (State.RECOVERING, "ada")
+    assert (shift.after.state, shift.after.by) == (State.CLOSED, "ada")
+    assert (shift.after.reason, shift.after.note) == ("by hand", "they are back")
+    assert shift.after == await breaker(world)
     written = [(e.actor, e.action, e.detail) for e in await world.store.audit.list(target="stripe")]
     assert written == [
         ("ada", "close breaker", {"note": "they are back"}),
         ("ada", "open breaker", {}),
         ("ada", "open breaker", {"note": "they move", "seconds": 600.0}),
     ]
+
+
+async def test_closed_by_hand_it_throttles_only_where_somebody_waits(world: World) -> None:
+    """What is submitted afterwards has not waited, and is not to."""
+    session, author = await world.open_session(), Author(world.ids, "ada")
+    await world.store.breakers.declare("stripe", Options(release=1.0))
+    await open_breaker(world.store, "stripe")
+    await close_breaker(world.store, "stripe", by=author)
+    await world.submit_many(3, more=STRIPE)
+    assert len(await world.claim(session)) == 3
+    await open_breaker(world.store, "stripe")
+    await world.submit_many(3, more=STRIPE)
+    assert await world.claim(session) == []
+    shift = await close_breaker(world.store, "stripe", note="they are back", by=author)
+    assert (shift.after.state, shift.after.note) == (State.RECOVERING, "they are back")
+    await go_on(world)
+    assert len(await world.claim(session)) == 1
+    closed = [e for e in await world.store.audit.list(target="stripe") if e.actor == "ada"]
+    assert [(e.action, e.detail) for e in closed] == [
+        ("close breaker", {"note": "they are back"}),
+        ("close breaker", {}),
+    ]
+
+
+async def test_closed_by_hand_it_does_not_wait_for_one_that_tries(world: World) -> None:
+    session = await world.open_session()
+    await world.submit_many(1, more=STRIPE)
+    await half_open(world)
+    [probe] = await world.claim(session)
+    shift = await close_breaker(world.store, "stripe")
+    assert shift.after.state is State.CLOSED
+    await end(world, session, probe)
 
 
 async def test_one_that_nobody_knows_cannot_be_closed(world: World) -> None:

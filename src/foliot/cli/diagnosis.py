@@ -159,6 +159,8 @@ def _breakers(facts: Facts) -> Iterator[Finding]:
             by_hand = one.state is State.OPEN and one.until is None
             ends = "until somebody closes it:" if by_hand else "until calls succeed; or:"
             advice = f"it stays so {ends} foliot breakers close {one.name}"
+            if one.state is State.RECOVERING:
+                advice = "those who waited start at a rate; it closes when all have"
             yield Finding("look", "breaker", value, advice)
 
 

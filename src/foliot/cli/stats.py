@@ -89,7 +89,7 @@ def page(
     span = f"last {minutes} minutes" if minutes > 1 else "this minute"
     lines = [Text.assemble(("foliot stats", "bold"), f"  {url}  {span}")]
     if not found.total.ended:
-        lines.append(Text("no attempt has ended in that time"))
+        lines.append(Text("no attempt is counted in that time; counts arrive every five seconds"))
     else:
         lines += [_sum(found.total), Text(), *_chart(found, width or _USUAL), Text()]
         lines += render(_table(found, by, width), len(found.rows), width)

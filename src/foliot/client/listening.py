@@ -21,6 +21,7 @@ from foliot.shown import did_you_mean
 Kind = str | JobFunction[..., Any, Any]
 Kinds = list[Kind] | tuple[Kind, ...] | set[str] | frozenset[str]
 _decode: Final = msgspec.json.Decoder(Told).decode
+_MEANT: Final = {"job.failed": "job.dead"}  # by those who write what another name is nearer to
 
 
 class HookOptions(TypedDict, total=False):
@@ -48,7 +49,7 @@ def check_event(event: object) -> str:
     if isinstance(event, str) and event in EVENTS:
         return event
     known = f"there are {', '.join(EVENTS)}"
-    near = did_you_mean(event, EVENTS) if isinstance(event, str) else None
+    near = did_you_mean(_MEANT.get(event, event), EVENTS) if isinstance(event, str) else None
     hint = known if near is None else f"{near} {known}"
     raise InvalidValue("event", event, "is not an event", example='@app.on("job.dead")', hint=hint)
 

@@ -8,13 +8,15 @@ again; their ids make that safe.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import threading
 import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import Any, Final, TypeVar
 
 from foliot import commands
 from foliot.client.sender import KEY_WAIT, Sender, has_key
@@ -29,6 +31,9 @@ from foliot.store.open import open_guest, open_store
 from foliot.store.port import Store, Wake
 
 T = TypeVar("T")
+_LEFT: Final[set[Portal]] = set()  # are open, and nobody has closed them so far
+_UNDER_WAY: Final = 0.2  # seconds for what is nearly done when the interpreter ends
+_PATIENCE: Final = 1.0  # seconds for all of that
 
 
 class Portal:
@@ -58,6 +63,7 @@ class Portal:
         return self._ids
 
     def _start_over(self) -> None:
+        _LEFT.discard(self)
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -163,6 +169,7 @@ class Portal:
         with self._lock:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
+            _LEFT.discard(self)
         if loop is None or thread is None:
             return
         try:
@@ -184,11 +191,36 @@ class Portal:
         for sender in senders:
             sender.close()
         self._closing = False
+        await self._close_store()
+
+    async def _close_store(self) -> None:
         self._guest = None
         store, self._store, self._opening = self._store, None, None
         self._waiter = None
         if store is not None:
             await store.close()
+
+    def leave(self) -> None:
+        """The interpreter ends, and nobody has closed it. Connections that are still open would complain."""
+        if self._loop is not None:
+            left = asyncio.run_coroutine_threadsafe(self._close_idle(), self._loop)
+            with suppress(Exception):
+                left.result(_PATIENCE)
+
+    async def _close_idle(self) -> None:
+        """Not while somebody waits: what he would be told he would print."""
+        store = self._store
+        if self._waiter is not None:
+            self._waiter.look()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_UNDER_WAY)
+        if self._tasks:
+            return
+        try:
+            await self._close_store()
+        except RuntimeError:
+            # There are no threads any more to close a file in. It does not complain, and whoever uses it still may.
+            self._store = store
 
     def _schedule(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         with self._lock:
@@ -215,6 +247,7 @@ class Portal:
                 target=self._loop.run_forever, name="foliot-portal", daemon=True
             )
             self._thread.start()
+            _LEFT.add(self)
         return self._loop
 
     def _new_sender(self) -> Sender:
@@ -254,3 +287,9 @@ def _weakly(method: Callable[[], None]) -> Callable[[], None]:
             alive()
 
     return call
+
+
+@atexit.register
+def _leave() -> None:
+    for portal in list(_LEFT):
+        portal.leave()

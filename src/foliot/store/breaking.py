@@ -156,28 +156,32 @@ class Changing(ABC):
     async def close(
         self, name: str, *, note: str | None, by: str | None, record: Record | None = None
     ) -> Shift | None:
-        return await self._change(
+        shift = await self._change(
             name,
             lambda one, now, _: model.close_by_hand(one, now, note=note, by=by),
             record=record,
             make=False,
         )
+        if shift is None or not shift.changed:
+            return shift
+        # Where nobody waits it is over at once: the duty looks seldom, and meanwhile it would throttle those to come.
+        ended = await self._pass_time(name)
+        return shift if ended is None else Shift(shift.before, ended.after)
 
     async def tick(self) -> Ticked:
         now, found = await self._read()
-        shifts = [
-            await self._change(
-                one.name,
-                lambda one, now, waiting: model.pass_time(one, now, waiting=waiting),
-                make=False,
-            )
-            for one in found
-            if due(one, now)
-        ]
+        shifts = [await self._pass_time(one.name) for one in found if due(one, now)]
         if shifts:
             now, found = await self._read()
         moved = [shift for shift in shifts if shift is not None and shift.changed]
         return Ticked(moved, next_look(found, now))
+
+    async def _pass_time(self, name: str) -> Shift | None:
+        return await self._change(
+            name,
+            lambda one, now, waiting: model.pass_time(one, now, waiting=waiting),
+            make=False,
+        )
 
 
 class Memory(msgspec.Struct, frozen=True, array_like=True):

