@@ -8,6 +8,7 @@ from datetime import datetime
 from foliot.explain_gate import Reason
 from foliot.model.job import Job
 from foliot.model.session import SUSPECTS, Claim, Session
+from foliot.model.workflow import BUILTIN_KINDS
 
 
 def missing_worker(
@@ -71,7 +72,7 @@ def suspicion(job: Job, *, since: datetime) -> list[Reason]:
 def not_started(
     job: Job, claim: Claim | None, holder: Session, *, since: datetime
 ) -> Reason | None:
-    """That a worker has it, and it does not run: it waits there for a child process, or for a thread."""
+    """That a worker has it, and it does not run: it waits there for what its function needs to run."""
     if claim is None or (behind := claim.behind(SUSPECTS)) is None:
         return None
     if not (claim.seen or job.losses):
@@ -82,7 +83,9 @@ def not_started(
         why = f"{_suspect(job)}; it waits to run alone in a child process of {where}{others}"
         change = f"a child is free for it: there are {SUSPECTS}, or worker.children if that is more"
         return Reason(why, since=since, change=f"{change}, in each worker process")
-    why = f"claimed by {where}, where it waits for a thread or a child process"
+    # How the functions of an app run, only its workers know; Foliot's own are async.
+    needs = "a slot" if job.kind in BUILTIN_KINDS else "a slot, a thread or a child process"
+    why = f"claimed by {where}, where it waits for {needs}"
     return Reason(why, since=job.started_at, change="one is free; or another worker takes it")
 
 
