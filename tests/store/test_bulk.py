@@ -254,7 +254,7 @@ async def test_a_drain_by_hand_is_written_down(world: World) -> None:
 async def test_a_job_of_the_store_is_explained(world: World) -> None:
     ahead, id = await world.submit(), await world.submit()
     told = await explain_commands.explain_job(world.store, id)
-    assert told.why == "no worker is alive"
+    assert told.why == "no worker is alive; it waits for one"
     await world.open_session()
     told = await explain_commands.explain_job(world.store, id)
     assert told.why == "1 job ahead"

@@ -116,10 +116,11 @@ async def test_what_no_live_worker_has_is_named(world: World) -> None:
         lane=lane_of("default", ("gpu", "region:eu")).number,
         more=More(requires=("gpu", "region:eu")),
     )
-    assert (await told(world, id)).why == "no worker is alive"
+    assert (await told(world, id)).why == "no worker is alive; it waits for one"
     await world.open_session()
     reason = (await told(world, id)).reasons[0]
-    assert reason.why.endswith("requires: gpu, region:eu; nobody has gpu, region:eu")
+    nobody = "nobody has gpu, region:eu; it waits for one"
+    assert reason.why.endswith(f"requires: gpu, region:eu; {nobody}")
     assert reason.change is not None and reason.change.endswith("--capabilities gpu,region:eu")
 
 
