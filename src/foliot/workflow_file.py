@@ -108,6 +108,7 @@ def draft_from(
         raise InvalidValue("steps", steps, "is not a list", example=EXAMPLE)
     if "name" not in told:
         raise InvalidValue("name", problem="of the workflow is missing", example='name = "etl"')
+    check_step_name(told["name"], field="workflow", example='name = "etl"')
     if not steps:
         problem = "are missing: a workflow has at least one"
         raise InvalidValue("steps", problem=problem, example=_ONE_STEP[format])

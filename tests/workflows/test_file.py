@@ -368,6 +368,11 @@ async def test_workflows_are_not_inside_each_other_without_end(known: World, row
         await read(known, inside(8))
 
 
+async def test_a_name_that_is_refused_comes_with_one_as_a_file_has_it(known: World) -> None:
+    with pytest.raises(InvalidValue, match=r"""first no \. or -, for example name = "etl"$"""):
+        await read_draft(known.store, json.dumps({"name": "a b", "steps": [extract()]}))
+
+
 @pytest.mark.parametrize(
     ("rest", "said"),
     [
