@@ -268,7 +268,7 @@ async def test_a_payload_is_checked_against_what_is_known_of_its_kind(world: Wor
     await commands.announce(world.store, [define(send, version=3)])
     author = Author(world.ids)
     for payload, said in (
-        ('{"to": 1}', "payload.to is not of type string"),
+        ('{"to": 1}', "payload.to: 1 is not of type string"),
         ('{"copies": 1}', "lacks to"),
         ('{"to": "ada", "copy": 1}', "did you mean copies"),
     ):
