@@ -114,7 +114,7 @@ soon = {"run_at": NOW + timedelta(minutes=4)}
             {"job": job("ready"), "queue": PAUSED},
             ["ready: the queue 'mail' was paused by ada@box at 2026", "the provider is down"],
         ),
-        ({"job": job("ready"), "sessions": []}, ["ready: no worker is alive"]),
+        ({"job": job("ready"), "sessions": []}, ["ready: no worker is alive; it waits for one"]),
         ({"job": job("ready"), "sessions": [worker(live=False)]}, ["ready: no worker is alive"]),
         (
             {"job": job("ready"), "sessions": [worker(queues=("other",))]},

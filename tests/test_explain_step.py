@@ -118,6 +118,8 @@ def test_a_step_waits_as_long_as_its_rule_says(rule: Rule, until: str) -> None:
                 SINCE,
                 PARENTS,
                 "workflow etl was paused by ada at 2026-11-18 12:00:00Z",
+                SINCE,
+                f"  until foliot workflows resume {FLOW}",
                 HOME,
             ],
         ),
@@ -241,4 +243,18 @@ def test_the_job_of_a_schedule_stands_for_a_workflow_and_is_no_step() -> None:
         SINCE,
         f"  until it has ended; see: foliot workflows show {INNER}",
         "workflow nightly was paused at 2026-11-18 12:00:00Z: moving house",
+        SINCE,
+        f"  until foliot workflows resume {INNER}",
     ]
+
+
+def test_a_pause_that_holds_a_parent_comes_before_the_wait_for_it() -> None:
+    own = job("waiting")
+    above = step("p1", "held", 1, reason="paused"), step("p2", "running", 2)
+    this = step(OWN, "waiting", 0, name="load", parents=("p1", "p2"))
+    paused = workflow(paused_at=LATER, paused_by="ada", note="lunch")
+    facts = facts_among(paused, this, [this, *above])
+    first, second = explain(Facts(job=own, now=LATER, flow=facts)).reasons
+    assert first.why == "workflow etl was paused by ada at 2026-11-18 13:00:00Z: lunch"
+    assert (first.since, first.change) == (LATER, f"foliot workflows resume {FLOW}")
+    assert second.why == "0 of its 2 parents have ended, not yet: p1 (held), p2 (running)"

@@ -28,7 +28,13 @@ from foliot.model.workflow import (
     WorkflowState,
 )
 from foliot.store.port import Store
-from foliot.workflow_commands import add_steps, carry_on, get_workflow, submit_workflow
+from foliot.workflow_commands import (
+    add_steps,
+    carry_on,
+    get_workflow,
+    pause_like,
+    submit_workflow,
+)
 from foliot.workflow_draft import build, from_json
 from foliot.workflow_map import MapPayload, make_elements
 from foliot.workflow_refs import element_name
@@ -147,6 +153,8 @@ async def run_workflow(host: Host, told: WorkflowPayload) -> dict[str, Any]:
             return await result_of(store, id)
         elif known.state.final:
             await _try_again(store, known, host)
+        if host.workflow is not None:
+            await pause_like(store, id, host.workflow)
         raise Awaiting(id)
 
     return await host.ask(go)

@@ -24,6 +24,7 @@ from foliot.explain_held import say_held
 from foliot.explain_step import say_until, say_waiting
 from foliot.explain_worker import count, not_started, suspicion
 from foliot.model.job import JobState
+from foliot.model.workflow import HELD_BY_PAUSE
 from foliot.units import show_duration
 
 
@@ -72,13 +73,16 @@ def _scheduled(facts: Facts) -> Answer:
 def _waiting(facts: Facts) -> Answer:
     if facts.flow is None:
         return "its parents have not ended yet", [facts.job.note or ""]
+    pending = facts.flow.pending
     why, more = say_waiting(facts.flow)
-    change = say_until(facts.flow) if facts.flow.pending else None
-    return Reason(why, since=facts.job.created_at, change=change), [
-        *more,
-        paused_workflow(facts.flow.workflow),
-        "" if facts.flow.pending else no_duties(facts),
-    ]
+    change = say_until(facts.flow) if pending else None
+    found = [Reason(why, since=facts.job.created_at, change=change)]
+    paused = paused_workflow(facts.flow.workflow)
+    if any(parent.reason == HELD_BY_PAUSE for parent in pending):  # they do not end by themselves
+        found = [*paused, *found]
+    else:
+        found += paused
+    return found[0], [*found[1:], *more, "" if pending else no_duties(facts)]
 
 
 def _ready(facts: Facts) -> Answer:

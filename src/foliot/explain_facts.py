@@ -80,12 +80,14 @@ def paused_queue(facts: Facts) -> list[Reason]:
     return [Reason(why, since=queue.paused_at, change=f"foliot queues resume {queue.name}")]
 
 
-def paused_workflow(workflow: Workflow) -> str:
+def paused_workflow(workflow: Workflow) -> list[Reason]:
     if workflow.paused_at is None:
-        return ""
+        return []
     by = f" by {workflow.paused_by}" if workflow.paused_by else ""
     note = f": {workflow.note}" if workflow.note else ""
-    return f"workflow {workflow.name} was paused{by} at {show_time(workflow.paused_at)}{note}"
+    why = f"workflow {workflow.name} was paused{by} at {show_time(workflow.paused_at)}{note}"
+    change = f"foliot workflows resume {workflow.id}"
+    return [Reason(why, since=workflow.paused_at, change=change)]
 
 
 def no_duties(facts: Facts) -> str:

@@ -106,11 +106,8 @@ def _for_signal(facts: Facts) -> Answer:
 
 
 def _by_pause(facts: Facts) -> Answer:
-    flow = facts.flow
-    if flow is None or flow.workflow.paused_at is None:
-        return "its workflow was paused, and is about to go on", []
-    change = f"foliot workflows resume {flow.workflow.id}"
-    return Reason(paused_workflow(flow.workflow), since=flow.workflow.paused_at, change=change), []
+    paused = [] if facts.flow is None else paused_workflow(facts.flow.workflow)
+    return paused[0] if paused else "its workflow was paused, and is about to go on", []
 
 
 def _for_workflow(facts: Facts) -> Answer:
@@ -120,7 +117,7 @@ def _for_workflow(facts: Facts) -> Answer:
     done = f"{inner.total - inner.remaining:,} of {count(inner.total, 'step')} done"
     why = f"it stands for workflow {inner.name}, {inner.id}, which is {inner.state}: {done}"
     change = f"it has ended; see: foliot workflows show {inner.id}"
-    return waits(facts, why, change), [paused_workflow(inner)]
+    return waits(facts, why, change), [*paused_workflow(inner)]
 
 
 _HOLDS: Final[dict[str, Callable[[Facts], Answer]]] = {

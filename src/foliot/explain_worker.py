@@ -4,47 +4,59 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 
 from foliot.explain_gate import Reason
 from foliot.model.job import Job
 from foliot.model.session import SUSPECTS, Claim, Session
+from foliot.model.workflow import BUILTIN_KINDS
 
 
 def missing_worker(
     job: Job, sessions: Sequence[Session], waits_since: datetime, now: datetime
 ) -> Reason | None:
     """What none of the live workers has."""
+    lacks = partial(_lacks, since=waits_since, now=now)
     lost = [s for s in sessions if not s.live and s.kinds]
-    since = _since(lost, waits_since, now)
     start = "a worker starts: foliot worker module:app"
     if job.requires:
         start += f" --capabilities {','.join(job.requires)}"
     workers = [s for s in sessions if s.live and s.kinds]
     if not workers:
-        return Reason("no worker is alive", since=since, change=start)
-    since = _since([s for s in lost if _could_run(s, job)], waits_since, now)
+        return lacks("no worker is alive", start, lost)
+    lost = [s for s in lost if _could_run(s, job)]
     workers = [s for s in workers if not s.queues or job.queue in s.queues]
     if not workers:
         why = f"no live worker serves the queue {job.queue!r}"
-        return Reason(why, since=since, change=f"{start} --queues {job.queue}")
+        return lacks(why, f"{start} --queues {job.queue}", lost)
     able = [s for s in workers if set(job.requires).issubset(s.capabilities)]
     if not able:
-        return Reason(_unable(job, workers), since=since, change=start)
+        return lacks(_unable(job, workers), start, lost)
     able = [s for s in able if job.kind in s.kinds]
     if not able:
         why = f"no live worker of the queue {job.queue!r} knows the kind {job.kind!r}"
-        return Reason(why, since=since, change="a worker starts whose app has it")
+        return lacks(why, "a worker starts whose app has it", lost)
     if all(s.drain for s in able):
-        return Reason("every worker that could run it is draining", change=start)
+        return lacks("every worker that could run it is draining", start, wanted="another")
     return None
 
 
-def _since(lost: Sequence[Session], waits_since: datetime, now: datetime) -> datetime | None:
-    """When the last of those that are lost was heard of. One that ended in good order has left nothing behind: without
-    one that is lost it is not known. Before the job is due that has kept it from nothing yet."""
-    if not lost or waits_since > now:
-        return None
-    return max(waits_since, *(s.beat_at for s in lost))
+def _lacks(
+    why: str,
+    change: str,
+    lost: Sequence[Session] = (),
+    *,
+    since: datetime,
+    now: datetime,
+    wanted: str = "one",
+) -> Reason:
+    """Since the last of those that are lost was heard of. One that ended in good order has left nothing behind: without
+    one that is lost it is known since when the job waits. Before it is due that has kept it from nothing yet."""
+    if since > now:
+        return Reason(why, change=change)
+    if not lost:
+        return Reason(f"{why}; it waits for {wanted}", since=since, change=change)
+    return Reason(why, since=max(since, *(s.beat_at for s in lost)), change=change)
 
 
 def _could_run(session: Session, job: Job) -> bool:
@@ -71,7 +83,7 @@ def suspicion(job: Job, *, since: datetime) -> list[Reason]:
 def not_started(
     job: Job, claim: Claim | None, holder: Session, *, since: datetime
 ) -> Reason | None:
-    """That a worker has it, and it does not run: it waits there for a child process, or for a thread."""
+    """That a worker has it, and it does not run: it waits there for what its function needs to run."""
     if claim is None or (behind := claim.behind(SUSPECTS)) is None:
         return None
     if not (claim.seen or job.losses):
@@ -82,7 +94,9 @@ def not_started(
         why = f"{_suspect(job)}; it waits to run alone in a child process of {where}{others}"
         change = f"a child is free for it: there are {SUSPECTS}, or worker.children if that is more"
         return Reason(why, since=since, change=f"{change}, in each worker process")
-    why = f"claimed by {where}, where it waits for a thread or a child process"
+    # How the functions of an app run, only its workers know; Foliot's own are async.
+    needs = "a slot" if job.kind in BUILTIN_KINDS else "a slot, a thread or a child process"
+    why = f"claimed by {where}, where it waits for {needs}"
     return Reason(why, since=job.started_at, change="one is free; or another worker takes it")
 
 

@@ -33,13 +33,15 @@ _encode: Final = msgspec.json.Encoder(order="deterministic").encode
 
 
 class Misfit(Exception):
-    """Where a value does not fit, and why: the end of a sentence that begins with the place."""
+    """Where a value does not fit, and why: the end of a sentence that begins with the place, and the value if it is
+    given: `value=`."""
 
-    def __init__(self, place: str, problem: str, hint: str | None = None) -> None:
+    def __init__(self, place: str, problem: str, hint: str | None = None, **given: Any) -> None:
         super().__init__(f"{place} {problem}")
         self.place = place
         self.problem = problem
         self.hint = hint
+        self.given = given
 
 
 def stored_definition(definition: JobDefinition) -> StoredDefinition:
@@ -87,7 +89,9 @@ def check_fit(known: StoredDefinition, payload: Mapping[str, Any]) -> None:
         _check(payload, schema, schema.get("$defs", {}), "payload")
     except Misfit as misfit:
         hint = misfit.hint or f"it is called like this: {known.signature}"
-        raise InvalidValue(misfit.place, problem=misfit.problem, hint=hint) from None
+        raise InvalidValue(
+            misfit.place, problem=misfit.problem, hint=hint, **misfit.given
+        ) from None
 
 
 def _check(value: Any, schema: Schema, defs: Schema, place: str) -> None:
@@ -112,9 +116,9 @@ def _check(value: Any, schema: Schema, defs: Schema, place: str) -> None:
 
 def _check_choice(value: Any, schema: Schema, place: str) -> None:
     if "enum" in schema and value not in schema["enum"]:
-        raise Misfit(place, f"is not one of {', '.join(map(str, schema['enum']))}")
+        raise Misfit(place, f"is not one of {', '.join(map(str, schema['enum']))}", value=value)
     if "const" in schema and value != schema["const"]:
-        raise Misfit(place, f"is not {schema['const']!r}")
+        raise Misfit(place, f"is not {schema['const']!r}", value=value)
 
 
 def _check_type(value: Any, name: Any, place: str) -> None:
@@ -125,7 +129,7 @@ def _check_type(value: Any, name: Any, place: str) -> None:
         fits = isinstance(value, _TYPES.get(one, object))
         if fits and not (isinstance(value, bool) and one in ("integer", "number")):
             return
-    raise Misfit(place, f"is not of type {' or '.join(names)}")
+    raise Misfit(place, f"is not of type {' or '.join(names)}", value=value)
 
 
 def _check_any(value: Any, choices: list[Schema], defs: Schema, place: str) -> None:
@@ -140,7 +144,7 @@ def _check_any(value: Any, choices: list[Schema], defs: Schema, place: str) -> N
     # The one that came furthest is the one that was meant.
     deepest = max(misfits, key=lambda misfit: len(misfit.place))
     if deepest.place == place:
-        deepest = Misfit(place, " and ".join(misfit.problem for misfit in misfits))
+        deepest = Misfit(place, " and ".join(misfit.problem for misfit in misfits), value=value)
     raise deepest
 
 
@@ -173,15 +177,15 @@ def _check_array(value: list[Any], schema: Schema, defs: Schema, place: str) -> 
 
 def _check_number(value: float, schema: Schema, place: str) -> None:
     if value < schema.get("minimum", value) or value > schema.get("maximum", value):
-        raise Misfit(place, "is out of bounds")
+        raise Misfit(place, "is out of bounds", value=value)
     low, high = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
     if (low is not None and value <= low) or (high is not None and value >= high):
-        raise Misfit(place, "is out of bounds")
+        raise Misfit(place, "is out of bounds", value=value)
 
 
 def _check_string(value: str, schema: Schema, place: str) -> None:
     longest = schema.get("maxLength", len(value))
     if not schema.get("minLength", 0) <= len(value) <= longest:
-        raise Misfit(place, f"has {len(value)} characters")
+        raise Misfit(place, f"has {len(value)} characters", value=value)
     if "pattern" in schema and not re.search(schema["pattern"], value):
-        raise Misfit(place, f"does not look like {schema['pattern']}")
+        raise Misfit(place, f"does not look like {schema['pattern']}", value=value)

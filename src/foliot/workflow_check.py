@@ -119,7 +119,7 @@ def ref_names(value: object) -> list[str]:
 
 def check_whole(draft: Draft) -> None:
     """What is said of it besides its steps."""
-    check_step_name(draft.name, field="workflow")
+    check_step_name(draft.name, field="workflow", example='app.workflow("extract")')
     check_name("namespace", draft.namespace, example='namespace="shop"')
     if draft.policy not in get_args(Policy):
         known = " or ".join(get_args(Policy))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
@@ -18,11 +17,10 @@ from foliot.errors import (
     StoreUnavailable,
     UnknownWorkflow,
 )
-from foliot.ids import Ids, JobId, SessionId, inner_id, is_job_id, partition_of, slot_of
+from foliot.ids import Ids, JobId, SessionId, is_job_id, partition_of, slot_of
 from foliot.model.job import JobState, NewJob
 from foliot.model.workflow import (
     FAILED,
-    HELD_FOR_WORKFLOW,
     AddedStep,
     Advance,
     NewStep,
@@ -36,13 +34,14 @@ from foliot.payload import check_json
 from foliot.search import LONGEST_PAGE
 from foliot.shown import did_you_mean, named
 from foliot.store.port import Store, Wake
+from foliot.store.searching import Record
 from foliot.workflow_draft import build, draft_of
+from foliot.workflow_inside import each_inside, find_waiting_inside
 
 log = logging.getLogger("foliot.workflow")
 T = TypeVar("T")
 _ROUNDS: Final = 1_000  # of carrying on; what is left then is for the schedulers' duty
 _LONGEST_TOLD: Final = 500  # characters of a signal's payload that the audit log keeps
-_MOST_INSIDE: Final = 100  # workflows that are looked into for one that waits
 _SENT: Final = (
     3  # times that what was submitted is sent whose reply was lost: its ids make that safe
 )
@@ -116,7 +115,8 @@ async def cancel_workflow(store: Store, id: str, *, by: Author | None = None) ->
 async def pause_workflow(
     store: Store, id: str, *, by: Author | None = None, note: str | None = None
 ) -> Workflow:
-    """What runs goes on, nothing else starts. Raises NotRunning if it has ended."""
+    """What runs goes on, nothing else starts; nor in workflows that run for its steps. Raises NotRunning if it has
+    ended."""
     known, partition = _home(store, id)
     note = check_note(note, "until the outage is over")
     detail = {} if note is None else {"note": note}
@@ -124,18 +124,46 @@ async def pause_workflow(
     who = this_user() if by is None else by.name
     if not await store.workflows.pause(partition, known, note=note, by=who, record=record):
         raise await _not_running(store, known, "paused")
+    async for inner in each_inside(store, known):
+        await store.workflows.pause(partition, inner, note=note, by=who, record=record)
     return await get_workflow(store, id)
 
 
 async def resume_workflow(store: Store, id: str, *, by: Author | None = None) -> Workflow:
-    """Raises NotRunning if it has ended."""
+    """With the workflows that run for its steps, whoever has paused them. Raises NotRunning if it has ended."""
     known, partition = _home(store, id)
     record = None if by is None else by.each("resume")
     advance = await store.workflows.resume(partition, known, record=record)
     if advance is None:
         raise await _not_running(store, known, "resumed")
     await carry_on(store, partition, advance)
+    async for inner in each_inside(store, known):
+        await _resume_inner(store, partition, inner, record)
     return await get_workflow(store, id)
+
+
+async def pause_like(store: Store, id: JobId, outer: JobId) -> None:
+    """One that was submitted for a step is paused if that workflow is: who paused it may not have found this one."""
+    _, partition = _home(store, id)
+    flow = await store.workflows.get(outer)
+    if flow is None or flow.paused_at is None:
+        return
+    note, who = flow.note, flow.paused_by or this_user()
+    await store.workflows.pause(partition, id, note=note, by=who)
+    async for inner in each_inside(store, id):
+        await store.workflows.pause(partition, inner, note=note, by=who)
+    flow = await store.workflows.get(outer)
+    if flow is not None and flow.paused_at is None:  # who resumed it may have come too early here
+        await resume_workflow(store, id)
+
+
+async def _resume_inner(store: Store, partition: int, id: JobId, record: Record | None) -> None:
+    found = await store.workflows.get(id)
+    if found is None or found.paused_at is None:
+        return  # nothing is done to it that would be written down
+    advance = await store.workflows.resume(partition, id, record=record)
+    if advance is not None:
+        await carry_on(store, partition, advance)
 
 
 async def retry_workflow(
@@ -192,7 +220,7 @@ async def signal_workflow(
             partition, known, name, encoded, early=early, record=record
         )
     except InvalidValue as error:
-        inner = await _find_waiting_inside(store, known, name)
+        inner = await find_waiting_inside(store, known, name)
         if inner is None:
             raise
         hint = f"{inner.name} within it does: foliot workflows signal {inner.id} {name}"
@@ -201,20 +229,6 @@ async def signal_workflow(
         raise await _not_running(store, known, "sent a signal")
     store.wake(Wake(changed=True))
     await carry_on(store, partition, advance)
-
-
-async def _find_waiting_inside(store: Store, id: JobId, name: str) -> Workflow | None:
-    """The first of the workflows that run for its steps, or for theirs, that has a step for this signal."""
-    ahead = deque([id])
-    for _ in range(_MOST_INSIDE):
-        if not ahead:
-            break
-        inside = ahead.popleft()
-        steps = await store.workflows.steps(inside)
-        if any(step.signal == name and not step.state.final for step in steps):
-            return await store.workflows.get(inside)
-        ahead += [inner_id(step.job) for step in steps if step.reason == HELD_FOR_WORKFLOW]
-    return None
 
 
 async def add_steps(

@@ -51,6 +51,7 @@ from foliot.workflow_check import (
 )
 from foliot.workflow_form import Draft, StepDraft, in_step, placed, signal_step
 from foliot.workflow_graph import ancestors
+from foliot.workflow_refs import near_ref
 from foliot.workflow_text import EXAMPLE, Format, form_of, parse, read_text
 
 Kinds = Mapping[str, StoredDefinition]
@@ -118,6 +119,7 @@ def draft_from(
         raise InvalidValue("steps", steps, "is not a list", example=EXAMPLE)
     if "name" not in told:
         raise InvalidValue("name", problem="of the workflow is missing", example='name = "etl"')
+    check_step_name(told["name"], field="workflow", example='name = "etl"')
     if not steps:
         problem = "are missing: a workflow has at least one"
         raise InvalidValue("steps", problem=problem, example=_ONE_STEP[format])
@@ -345,7 +347,12 @@ def _check_payload(known: StoredDefinition, payload: Mapping[str, Any], item: ob
     if isinstance(item, str) and item not in checked:
         later.add(item)
         checked[item] = None
-    check_fit(_lenient(known, later) if later else known, checked)
+    try:
+        check_fit(_lenient(known, later) if later else known, checked)
+    except InvalidValue as error:
+        if (hint := near_ref(error.value)) is None:
+            raise
+        raise InvalidValue(error.field, error.value, error.problem, hint=hint) from None
 
 
 def _check_item(known: StoredDefinition, item: str) -> None:
@@ -368,7 +375,8 @@ def _check_elements(
                 place = f"over[{number}]"
                 raise InvalidValue(place, element, error.problem, hint=error.hint) from None
             place = f"over[{number}]{inside}"
-            raise InvalidValue(place, problem=error.problem, hint=error.hint) from None
+            given: dict[str, Any] = {} if error.value is None else {"value": error.value}
+            raise InvalidValue(place, problem=error.problem, hint=error.hint, **given) from None
 
 
 def _first_free(known: StoredDefinition, payload: Mapping[str, Any]) -> str:

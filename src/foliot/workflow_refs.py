@@ -17,6 +17,7 @@ import msgspec
 
 from foliot.errors import InvalidValue, MissingInput
 from foliot.model.job import JobState, Parent
+from foliot.shown import did_you_mean
 
 MARK: Final = "$result"
 _AT: Final = "at"
@@ -103,6 +104,13 @@ def find_refs(payload: Any) -> list[tuple[str, Path]]:
         return list(_walk(payload))
     except RecursionError:
         raise InvalidValue("payload", problem="is nested too deeply") from None
+
+
+def near_ref(value: object) -> str | None:
+    """A hint, if it looks as if it was meant to be a reference."""
+    if not isinstance(value, dict) or len(value) > len((MARK, _AT)):
+        return None
+    return next((hint for key in value if (hint := did_you_mean(str(key), [MARK]))), None)
 
 
 def held_refs(value: Any) -> Iterator[Ref]:

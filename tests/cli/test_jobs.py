@@ -176,8 +176,13 @@ async def test_the_end_of_an_id_is_enough_if_there_is_one_such(world: World, run
 
 async def test_a_job_is_explained(world: World, run: Run) -> None:
     id = await world.submit(queue="mail")
-    nobody = ["no worker is alive", "  until a worker starts: foliot worker module:app"]
-    assert run("jobs", "explain", id)[1].splitlines() == [f"ready: {nobody[0]}", nobody[1]]
+    nobody = run("jobs", "explain", id)[1].splitlines()
+    assert nobody[0] == "ready: no worker is alive; it waits for one"
+    assert nobody[1].startswith("  since 20")
+    assert nobody[2:] == ["  until a worker starts: foliot worker module:app"]
+    [alone] = json.loads(run("jobs", "explain", id, "--json")[1])["reasons"]
+    assert alone["since"].startswith(nobody[1][8:18])
+    nobody[0] = nobody[0].removeprefix("ready: ")
     run("queues", "pause", "mail")
     said = run("jobs", "explain", id)[1].splitlines()
     assert said[0].startswith("ready: the queue 'mail' was paused by ")

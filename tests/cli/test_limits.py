@@ -152,6 +152,12 @@ def test_a_raised_limit_lets_those_who_wait_go_on_at_once(shell: Shell) -> None:
         (["queue:mail", "--concurrency", "-1"], "concurrency"),
         (["queue:mail", "--concurrency", "1.5"], "concurrency"),
         (
+            ["queue:mail", "--concurrency", "9" * 20],
+            "is not a whole number from 0 to 1000000000, for example --concurrency 5",
+        ),
+        (["queue:mail", "--concurrency", "9" * 500], "is not a whole number from 0 to 1000000000"),
+        (["queue:mail", "--concurrency", "9" * 5000], "is not a whole number"),
+        (
             ["queue:mail", "--rate", "0/minute"],
             "is not a number of starts per second, minute or hour",
         ),

@@ -160,7 +160,7 @@ def test_a_job_comes_after_others_and_shares_a_limit(known: Shell) -> None:
         (["copies=3"], "payload lacks to"),
         (["too=ada"], "payload lacks to and has too, which is not known"),
         (["too=ada"], "did you mean to?"),
-        (["to=ada", "copies=many"], "payload.copies is not of type integer"),
+        (["to=ada", "copies=many"], "payload.copies: 'many' is not of type integer"),
         (["to=ada", "colour=red"], "colour"),
         (["to=ada", "to=bob"], "'to' is given twice"),
         (["ada"], "'ada' is not name=value"),

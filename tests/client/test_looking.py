@@ -38,7 +38,7 @@ async def test_async_twins_of_looking(app: Foliot) -> None:
     handle = await send.asubmit()
     assert [job.id for job in await app.ajobs("kind:send")] == [handle.id]
     assert await app.acount("kind:send") == 1
-    assert (await handle.aexplain()).why == "no worker is alive"
+    assert (await handle.aexplain()).why == "no worker is alive; it waits for one"
     with pytest.raises(NotDead, match="is ready"):
         await handle.aretry()
 
@@ -84,4 +84,4 @@ async def test_a_caller_whose_clock_is_wrong_is_told_by_that_of_the_store(
             later = await send.options(delay=200).asubmit()
             assert (await later.aexplain()).why.startswith("due in 3m")
             brief = await send.options(expires=1800).asubmit()
-            assert (await brief.aexplain()).why == "no worker is alive"
+            assert (await brief.aexplain()).why == "no worker is alive; it waits for one"

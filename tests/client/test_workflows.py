@@ -106,6 +106,7 @@ def test_what_was_drawn_is_submitted_at_the_end_of_the_block(
     ("name", "wrong", "problem"),
     [
         ("", {}, "workflow: ''"),
+        ("a b", {}, 'for example app.workflow("extract")'),
         ("etl", {"policy": "failfast"}, "policy: 'failfast' is not fail_fast or continue"),
         ("etl", {"deadline": -1}, "deadline: -1"),
         ("etl", {"namespace": "a b"}, "namespace: 'a b'"),

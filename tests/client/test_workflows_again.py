@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from foliot import Foliot, InvalidValue, WorkflowFailed, WorkflowState, current_job
+from foliot import Foliot, InvalidValue, JobState, WorkflowFailed, WorkflowState, current_job
 from support.fleet import eventually
 
 Start = Callable[[], None]
@@ -113,6 +113,33 @@ def test_async_code_steers_a_workflow(app: Foliot, start_worker: Start) -> None:
             await flow.aretry("sometimes")
 
     asyncio.run(main())
+
+
+def test_a_pause_goes_into_the_workflows_that_are_steps(app: Foliot, start_worker: Start) -> None:
+    ran: list[str] = []
+    gate = threading.Event()
+
+    @app.job
+    def go(name: str) -> None:
+        ran.append(name)
+        gate.wait(20)
+
+    start_worker()
+    inner = app.workflow("inner")
+    inner.add(go.prepare("two"), name="two", after=[inner.add(go.prepare("one"), name="one")])
+    with app.workflow("outer") as outer:
+        outer.add(inner)
+    eventually(lambda: ran == ["one"])
+    outer.pause("lunch", by="ada")
+    [within] = app.workflows(name="inner")
+    assert (within.paused_by, within.note) == ("ada", "lunch")
+    gate.set()
+    flow = app.get_workflow(within.id)
+    eventually(lambda: flow["two"].status() is JobState.HELD)
+    assert ran == ["one"]
+    outer.resume()
+    outer.result(timeout=20)
+    assert ran == ["one", "two"]
 
 
 def test_a_rerun_is_what_was_submitted_first(app: Foliot, start_worker: Start) -> None:

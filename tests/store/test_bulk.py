@@ -254,7 +254,7 @@ async def test_a_drain_by_hand_is_written_down(world: World) -> None:
 async def test_a_job_of_the_store_is_explained(world: World) -> None:
     ahead, id = await world.submit(), await world.submit()
     told = await explain_commands.explain_job(world.store, id)
-    assert told.why == "no worker is alive"
+    assert told.why == "no worker is alive; it waits for one"
     await world.open_session()
     told = await explain_commands.explain_job(world.store, id)
     assert told.why == "1 job ahead"
@@ -268,7 +268,7 @@ async def test_a_payload_is_checked_against_what_is_known_of_its_kind(world: Wor
     await commands.announce(world.store, [define(send, version=3)])
     author = Author(world.ids)
     for payload, said in (
-        ('{"to": 1}', "payload.to is not of type string"),
+        ('{"to": 1}', "payload.to: 1 is not of type string"),
         ('{"copies": 1}', "lacks to"),
         ('{"to": "ada", "copy": 1}', "did you mean copies"),
     ):

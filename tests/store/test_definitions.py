@@ -130,10 +130,10 @@ async def test_a_kind_that_nobody_announced_is_refused_with_the_nearest(world: W
         ("[1]", "is not an object"),
         ('"x"', "is not an object"),
         ("{}", "payload lacks to"),
-        ('{"to": 5}', "payload.to is not of type string"),
+        ('{"to": 5}', "payload.to: 5 is not of type string"),
         ('{"to": "a", "copis": 1}', "did you mean copies"),
-        ('{"to": "a", "copies": "1"}', "payload.copies is not of type integer"),
-        ('{"to": "a", "copies": true}', "payload.copies is not of type integer"),
+        ('{"to": "a", "copies": "1"}', "payload.copies: '1' is not of type integer"),
+        ('{"to": "a", "copies": true}', "payload.copies: True is not of type integer"),
     ],
 )
 async def test_a_payload_that_does_not_fit_is_refused(
@@ -157,20 +157,20 @@ async def test_a_payload_that_is_too_large_is_refused(world: World) -> None:
 GOOD: dict[str, Any] = {"to": {"street": "a"}, "items": []}
 WRONG: dict[str, dict[str, Any]] = {
     "payload.to lacks street": {"to": {}},
-    "payload.to.number is not of type integer and is not of type null": {
+    "payload.to.number: '5' is not of type integer and is not of type null": {
         "to": {"street": "a", "number": "5"}
     },
-    "payload.items[1] is not of type string": {"items": ["a", 1]},
-    "payload.size is not one of": {"size": "medium"},
-    "payload.weight is not of type number": {"weight": "heavy"},
-    "payload.prices.a is not of type integer": {"prices": {"a": 1.5}},
+    "payload.items[1]: 1 is not of type string": {"items": ["a", 1]},
+    "payload.size: 'medium' is not one of": {"size": "medium"},
+    "payload.weight: 'heavy' is not of type number": {"weight": "heavy"},
+    "payload.prices.a: 1.5 is not of type integer": {"prices": {"a": 1.5}},
     "payload.pair has 1 elements": {"pair": [1]},
-    "payload.pair[1] is not of type string": {"pair": [1, 2]},
-    "payload.count is out of bounds": {"count": 11},
-    "payload.code does not look like": {"code": "a"},
-    "payload.code has 4 characters": {"code": "ABCD"},
-    "payload.mode is not one of": {"mode": "x"},
-    "payload.urgent is not of type boolean": {"urgent": 1},
+    "payload.pair[1]: 2 is not of type string": {"pair": [1, 2]},
+    "payload.count: 11 is out of bounds": {"count": 11},
+    "payload.code: 'a' does not look like": {"code": "a"},
+    "payload.code: 'ABCD' has 4 characters": {"code": "ABCD"},
+    "payload.mode: 'x' is not one of": {"mode": "x"},
+    "payload.urgent: 1 is not of type boolean": {"urgent": 1},
 }
 
 

@@ -18,7 +18,7 @@ from foliot.model.job import End, Extras, More
 from foliot.model.lane import lane_of
 from foliot.model.note import NewProgress
 from foliot.model.rollup import Ended, Key, Rollup
-from foliot.model.workflow import SIGNAL_KIND
+from foliot.model.workflow import SIGNAL_KIND, WORKFLOW_KIND
 from foliot.queue_commands import pause_queue
 from foliot.store.living import Load
 from support.flows import draw
@@ -116,10 +116,11 @@ async def test_what_no_live_worker_has_is_named(world: World) -> None:
         lane=lane_of("default", ("gpu", "region:eu")).number,
         more=More(requires=("gpu", "region:eu")),
     )
-    assert (await told(world, id)).why == "no worker is alive"
+    assert (await told(world, id)).why == "no worker is alive; it waits for one"
     await world.open_session()
     reason = (await told(world, id)).reasons[0]
-    assert reason.why.endswith("requires: gpu, region:eu; nobody has gpu, region:eu")
+    nobody = "nobody has gpu, region:eu; it waits for one"
+    assert reason.why.endswith(f"requires: gpu, region:eu; {nobody}")
     assert reason.change is not None and reason.change.endswith("--capabilities gpu,region:eu")
 
 
@@ -269,18 +270,21 @@ async def test_a_suspect_that_is_claimed_says_that_it_waits_or_runs_as_its_worke
     assert (await look())[1:] == [runs] * 4 + [claimed, others[1]]
 
 
-async def test_a_job_that_is_claimed_and_waits_for_a_thread_does_not_say_that_it_runs(
-    world: World,
+@pytest.mark.parametrize(
+    ("kind", "awaited"),
+    [("echo", "a slot, a thread or a child process"), (WORKFLOW_KIND, "a slot")],
+)
+async def test_a_job_that_is_claimed_and_waits_there_does_not_say_that_it_runs(
+    world: World, kind: str, awaited: str
 ) -> None:
+    """What is the store's to know of a kind does not say how its function runs; Foliot's own are async."""
     session = await world.open_session()
-    id = (await world.run(session)).id
+    id = (await world.run(session, kind=kind)).id
     claimed = world.clock.now()
     world.clock.advance(1)
     beat(world, session, [], waiting=1)
     reason = (await told(world, id)).reasons[0]
-    assert (
-        reason.why == "claimed by here, process 1, where it waits for a thread or a child process"
-    )
+    assert reason.why == f"claimed by here, process 1, where it waits for {awaited}"
     assert reason.since == claimed
     beat(world, session, [id])
     assert (await told(world, id)).why.startswith("attempt 1 of 5 runs on here")

@@ -125,7 +125,7 @@ async def test_an_opened_breaker_is_told_of_where_no_worker_is_alive_either(worl
     world.clock.advance(10)
     id = await world.submit(more=STRIPE)
     nobody, breaker = (await told(world, id)).reasons
-    assert nobody.why == "no worker is alive"
+    assert nobody.why == "no worker is alive; it waits for one"
     assert breaker.why == "breaker 'stripe' was opened: by hand"
     assert (breaker.since, breaker.change) == (world.after(-10), "foliot breakers close stripe")
 

@@ -33,10 +33,12 @@ async def start(world: World, *, lease: float = 1000, **fields: Any) -> SessionI
 
 async def test_a_queue_that_no_live_worker_takes_is_named(world: World) -> None:
     await start(world, queues=("mail", "slow"))
-    reason = (await told(world, await world.submit())).reasons[0]
-    assert reason.why == "no live worker serves the queue 'default'"
+    since, id = world.clock.now(), await world.submit()
+    world.clock.advance(5)
+    reason = (await told(world, id)).reasons[0]
+    assert reason.why == "no live worker serves the queue 'default'; it waits for one"
     assert reason.change == "a worker starts: foliot worker module:app --queues default"
-    assert reason.since is None, "one that ended in good order has left nothing behind"
+    assert reason.since == since
 
 
 async def test_the_worker_that_is_to_start_is_told_with_all_that_the_job_requires(
@@ -57,8 +59,11 @@ async def test_the_worker_that_is_to_start_is_told_with_all_that_the_job_require
 async def test_a_kind_that_no_live_worker_of_the_queue_knows_is_named(world: World) -> None:
     await start(world, kinds=("other",))
     await start(world, queues=("mail",))
-    reason = (await told(world, await world.submit())).reasons[0]
-    assert reason.why == "no live worker of the queue 'default' knows the kind 'echo'"
+    since, id = world.clock.now(), await world.submit()
+    world.clock.advance(5)
+    reason = (await told(world, id)).reasons[0]
+    why = "no live worker of the queue 'default' knows the kind 'echo'; it waits for one"
+    assert (reason.why, reason.since) == (why, since)
 
 
 async def test_what_no_single_worker_has_all_of_is_said(world: World) -> None:
@@ -66,19 +71,27 @@ async def test_what_no_single_worker_has_all_of_is_said(world: World) -> None:
         await start(world, capabilities=(name,))
     lane = lane_of("default", ("gpu", "ssd")).number
     id = await world.submit(lane=lane, more=More(requires=("gpu", "ssd")))
-    assert (await told(world, id)).why.endswith("requires: gpu, ssd; no single one has all of it")
+    since = world.clock.now()
+    world.clock.advance(5)
+    reason = (await told(world, id)).reasons[0]
+    nobody = "no single one has all of it; it waits for one"
+    assert reason.why.endswith(f"requires: gpu, ssd; {nobody}")
+    assert reason.since == since
 
 
 async def test_workers_that_drain_take_nothing_more(world: World) -> None:
     session = await start(world)
     await start(world, queues=("mail",))
     await world.store.sessions.drain([session])
-    explanation = await told(world, await world.submit())
-    assert explanation.why == "every worker that could run it is draining"
+    since, id = world.clock.now(), await world.submit()
+    world.clock.advance(5)
+    reason = (await told(world, id)).reasons[0]
+    why = "every worker that could run it is draining; it waits for another"
+    assert (reason.why, reason.since) == (why, since)
 
 
 async def test_no_worker_is_alive_since_the_last_one_was_heard_of(world: World) -> None:
-    early = await world.submit()
+    submitted, early = world.clock.now(), await world.submit()
     session = await start(world, lease=15, queues=("mail",))
     world.clock.advance(10)
     assert world.beat(session, lease=15)
@@ -91,17 +104,22 @@ async def test_no_worker_is_alive_since_the_last_one_was_heard_of(world: World) 
     await start(world, queues=("mail",))
     reason = (await told(world, early)).reasons[0]
     assert reason.why.startswith("no live worker serves"), "nor did the lost one"
-    assert reason.since is None
+    assert reason.since == submitted
 
 
-async def test_where_no_worker_has_been_lost_nobody_knows_since_when_there_is_none(
+async def test_where_no_worker_has_been_lost_it_is_known_since_when_the_job_waits(
     world: World,
 ) -> None:
-    id = await world.submit()
+    """Not since when there is none: one that ended in good order has left nothing behind."""
     session = await start(world)
+    since, id = world.clock.now(), await world.submit()
+    later = await world.submit(delay=60)
+    world.clock.advance(5)
     await world.store.sessions.close(session)
     reason = (await told(world, id)).reasons[0]
-    assert (reason.why, reason.since) == ("no worker is alive", None)
+    assert (reason.why, reason.since) == ("no worker is alive; it waits for one", since)
+    _, nobody = (await told(world, later)).reasons
+    assert (nobody.why, nobody.since) == ("no worker is alive", None), "it waits for its time"
 
 
 async def test_a_job_whose_worker_is_lost_says_who_takes_it_back(world: World) -> None:

@@ -59,9 +59,9 @@ async def test_a_long_cascade_is_carried_on_at_once(world: World, duty: type[Dut
         ending.see(await world.store.jobs.peek())
     await ending.tick()
     assert any(wake.flows for wake in told)
-    pauses = [await carrying_on.tick() for _ in range(4)]
-    assert (await flow.get()).state is WorkflowState.FAILED
-    assert max(pauses[:3]) <= 0.01
+    while await carrying_on.tick() <= 0.01:
+        pass
+    assert (await flow.get()).state is WorkflowState.FAILED, "before there was any other pause"
 
 
 async def test_what_has_taken_effect_is_no_error_if_the_store_goes_away_then(

@@ -166,7 +166,9 @@ async def test_elements_of_a_list_are_checked_as_arguments(known: World) -> None
     with pytest.raises(InvalidValue, match=r"^step each: over\[1\]: 5 is not of type string"):
         await read(known, {**each, "over": ["a", 5]})
     nested = {"name": "each", "kind": "load", "item": "rows", "over": [[1], ["x"]]}
-    with pytest.raises(InvalidValue, match=r"^step each: over\[1\]\[0\] is not of type integer"):
+    with pytest.raises(
+        InvalidValue, match=r"^step each: over\[1\]\[0\]: 'x' is not of type integer"
+    ):
         await read(known, nested)
 
 
@@ -316,15 +318,23 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
     "payload-lacks": ([extract(payload={})], "step extract: payload lacks day"),
     "payload-type": (
         [extract(payload={"day": 5})],
-        "step extract: payload.day is not of type string",
+        "step extract: payload.day: 5 is not of type string",
+    ),
+    "payload-long": (
+        [extract(payload={"day": ["a", *range(1000)]})],
+        "step extract: payload.day: ['a', 0, 1, 2, 3, 4, ...] is not of type string",
     ),
     "payload-beside-a-reference": (
         [extract(), load(after=["extract"], payload={"rows": {"$result": "extract"}, "name": 5})],
-        "step load: payload.name is not of type string",
+        "step load: payload.name: 5 is not of type string",
     ),
     "payload-unknown": (
         [extract(), load(after=["extract"], payload={"row": {"$result": "extract"}})],
         "step load: payload lacks rows",
+    ),
+    "reference-misspelt": (
+        [extract(), load(after=["extract"], payload={"rows": {"$resul": "extract"}})],
+        "step load: payload.rows: {'$resul': 'extract'} is not of type array; did you mean $result?",
     ),
     "reference": (
         [extract(), load(after=["extract"], payload={"rows": {"$result": 5}})],
@@ -397,6 +407,11 @@ async def test_workflows_are_not_inside_each_other_without_end(known: World, row
     await read(known, inside(7))
     with pytest.raises(InvalidValue, match="is more than 8 workflows deep"):
         await read(known, inside(8))
+
+
+async def test_a_name_that_is_refused_comes_with_one_as_a_file_has_it(known: World) -> None:
+    with pytest.raises(InvalidValue, match=r"""first no \. or -, for example name = "etl"$"""):
+        await read_draft(known.store, json.dumps({"name": "a b", "steps": [extract()]}))
 
 
 @pytest.mark.parametrize(

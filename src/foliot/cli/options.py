@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def _read_whole(_: type, tokens: Sequence[Token]) -> int:
-    """Digits alone: the library's own reading would make 1 of 1.5."""
+    """Digits alone: the library's own reading would make 1 of 1.5. What is out of range, the command says."""
     text = tokens[0].value
     if not _WHOLE.fullmatch(text):
         raise ValueError(f"{text[:40]!r} is not a whole number")
     return int(text)
 
 
-_WHOLE = re.compile(r"[+-]?\d{1,18}", re.ASCII)
+_WHOLE = re.compile(r"[+-]?\d{1,1000}", re.ASCII)  # so many are read at once
 # For every number that a command takes.
 Whole = Annotated[int, Parameter(converter=_read_whole)]
 OptionalWhole = Annotated[int | None, Parameter(converter=_read_whole)]

@@ -211,7 +211,8 @@ async def _cancel(store: Store, id: JobId, by: Author) -> Workflow:
 def pause(
     id: str, *, note: str | None = None, by: str | None = None, options: Options = DEFAULT_OPTIONS
 ) -> None:
-    """Let nothing more of a workflow start, until it is resumed. What runs goes on, and so does its deadline.
+    """Let nothing more of a workflow start, nor of those that run for its steps, until it is resumed. What runs goes
+    on, and so does its deadline.
 
     Parameters
     ----------
@@ -229,7 +230,7 @@ def pause(
 
 
 def resume(id: str, *, by: str | None = None, options: Options = DEFAULT_OPTIONS) -> None:
-    """Let a paused workflow go on.
+    """Let a paused workflow go on, and those that run for its steps.
 
     Parameters
     ----------

@@ -202,10 +202,10 @@ def _check_new(
             raise InvalidValue("after", parent, "is no step of this workflow")
     for child in step.into or ():
         if child not in known and child not in own:
-            raise InvalidValue("into", child, "is no step of this workflow")
+            raise InvalidValue("before", child, "is no step of this workflow")
         if child in known and not known[child].waits:
             raise InvalidValue(
-                "into", known[child].name, "has begun already: it cannot wait for another step"
+                "before", known[child].name, "has begun already: it cannot wait for another step"
             )
 
 
@@ -240,7 +240,7 @@ def _check_cycle(
     except CycleError as error:
         cycle = " → ".join(names[id] for id in error.args[1])
         raise InvalidValue(
-            "into", problem=f"would make steps wait for themselves: {cycle}"
+            "before", problem=f"would make steps wait for themselves: {cycle}"
         ) from None
 
 

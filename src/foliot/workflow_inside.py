@@ -1,0 +1,54 @@
+"""Workflows that run for steps of another."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Final
+
+from foliot.ids import JobId, inner_id
+from foliot.model.job import JobState
+from foliot.model.workflow import HELD_FOR_WORKFLOW, WORKFLOW_KIND, Step, Workflow
+from foliot.store.port import Store
+
+log = logging.getLogger("foliot.workflow")
+_MOST: Final = 10_000
+_MOST_ASKED: Final = 100  # workflows that are looked into for one that waits
+
+
+async def each_inside(store: Store, id: JobId) -> AsyncIterator[JobId]:
+    """Those that run for its steps, or for theirs: the steps of each are read after it was dealt with. There may be
+    none of that id yet, or one that has ended."""
+    ahead, found = deque([id]), 0
+    while ahead:
+        for step in await store.workflows.steps(ahead.popleft()):
+            if not _stands(step):
+                continue
+            if found == _MOST:
+                log.warning("workflow %s has more than %d inside: not all are reached", id, _MOST)
+                return
+            found += 1
+            inner = inner_id(step.job)
+            yield inner
+            ahead.append(inner)
+
+
+async def find_waiting_inside(store: Store, id: JobId, name: str) -> Workflow | None:
+    """The first of the workflows that run for its steps, or for theirs, that has a step for this signal."""
+    ahead = deque([id])
+    for _ in range(_MOST_ASKED):
+        if not ahead:
+            break
+        inside = ahead.popleft()
+        steps = await store.workflows.steps(inside)
+        if any(step.signal == name and not step.state.final for step in steps):
+            return await store.workflows.get(inside)
+        ahead += [inner_id(step.job) for step in steps if step.reason == HELD_FOR_WORKFLOW]
+    return None
+
+
+def _stands(step: Step) -> bool:
+    """One that runs is about to submit its workflow, or has just done so."""
+    running = step.kind == WORKFLOW_KIND and step.state is JobState.RUNNING
+    return running or step.reason == HELD_FOR_WORKFLOW
