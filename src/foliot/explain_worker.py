@@ -22,7 +22,7 @@ def missing_worker(
     workers = [s for s in sessions if s.live and s.kinds]
     if not workers:
         return Reason("no worker is alive", since=since, change=start)
-    since = _since([s for s in lost if _could_run(s, job)], waits_since, now)
+    since = _since([s for s in lost if could_run(s, job)], waits_since, now)
     workers = [s for s in workers if not s.queues or job.queue in s.queues]
     if not workers:
         why = f"no live worker serves the queue {job.queue!r}"
@@ -47,7 +47,7 @@ def _since(lost: Sequence[Session], waits_since: datetime, now: datetime) -> dat
     return max(waits_since, *(s.beat_at for s in lost))
 
 
-def _could_run(session: Session, job: Job) -> bool:
+def could_run(session: Session, job: Job) -> bool:
     serves = not session.queues or job.queue in session.queues
     return serves and job.kind in session.kinds and set(job.requires) <= set(session.capabilities)
 
