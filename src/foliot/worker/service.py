@@ -98,7 +98,13 @@ class Worker:
             kinds=registry.runnable,
         )
         self._cycle.tallies = counted
-        self._breakers = Breakers(store, registry.breakers, clock=clock, announce=host.announce)
+        self._breakers = Breakers(
+            store,
+            registry.breakers,
+            kinds={one.kind: one.breaker for one in registry if one.breaker is not None},
+            clock=clock,
+            announce=host.announce,
+        )
         self._slots = Slots(
             registry,
             settings,
