@@ -170,6 +170,16 @@ async def test_one_that_nobody_fires_is_overdue(times: Times) -> None:
     assert change == "a worker starts, or: foliot scheduler"
 
 
+async def test_one_that_is_overdue_while_the_scheduler_lives_says_so(times: Times) -> None:
+    """It may have many others to fire first."""
+    await times.make()
+    times.world.clock.advance(600)
+    await times.world.open_session(lease=1000, duties=True)
+    [(why, change)] = await _why(times)
+    assert why.endswith(" is overdue: the scheduler is behind")
+    assert change == "it catches up"
+
+
 async def test_one_that_follows_its_own_runs_tells_of_the_last(world: World, times: Times) -> None:
     await times.make(expression=None, overlap="skip", after_completion="10m")
     await times.fire()

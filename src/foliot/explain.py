@@ -22,7 +22,7 @@ from foliot.explain_facts import (
 from foliot.explain_gate import Reason, say_shut, show_time
 from foliot.explain_held import say_held
 from foliot.explain_step import say_until, say_waiting
-from foliot.explain_worker import count, not_started, suspicion
+from foliot.explain_worker import could_run, count, not_started, suspicion
 from foliot.model.job import JobState
 from foliot.model.workflow import HELD_BY_PAUSE
 from foliot.units import show_duration
@@ -150,9 +150,8 @@ def _home(facts: Facts) -> str:
 
 
 def _room(facts: Facts) -> str:
-    job = facts.job
-    able = [s for s in facts.workers if not s.queues or job.queue in s.queues]
-    return f"{count(len(able), 'live worker')} of its queue" if able else ""
+    able = [s for s in facts.workers if could_run(s, facts.job) and not s.drain]
+    return f"{count(len(able), 'live worker')} of its queue can run it" if able else ""
 
 
 def _duration(seconds: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -45,7 +46,7 @@ async def explain_job(store: Store, id: str) -> Explanation:
         gate=next((gate for gate in gates if gate.name == waits_for), None),
         gates=[gate for gate in gates if gate.name != waits_for],
         signal_payload="" if flow is None else await _signal_payload(store, job, flow),
-        pace=await read_pace(store, job.queue, now=now) if job.state is JobState.READY else None,
+        pace=await _pace(store, job, now) if job.state is JobState.READY else None,
     )
     return explain(facts)
 
@@ -70,6 +71,18 @@ async def why_ended(store: Store, job: Job) -> str | None:
         if job.state is JobState.SKIPPED
         else why_cancelled(flow.workflow, flow.step)
     )
+
+
+async def _pace(store: Store, job: Job, now: datetime) -> float | None:
+    """Of its queue. None as well where others of it require something else: how fast each lane is nobody counts."""
+    pace = await read_pace(store, job.queue, now=now)
+    if pace is None:
+        return None
+    lanes = [lane for _, lane in (await store.jobs.peek()).ready if lane.queue == job.queue]
+    kinds = [one.options for one in await store.definitions.all() if one.queue == job.queue]
+    required = {frozenset(lane.requires) for lane in lanes}
+    required |= {frozenset(kind.requires) for kind in kinds}
+    return pace if required <= {frozenset(job.requires)} else None
 
 
 def _waits_for(job: Job) -> str | None:

@@ -65,6 +65,13 @@ class GateFacts(msgspec.Struct, frozen=True, kw_only=True):
             return self.breaker.state is State.OPEN and self.breaker.until is None
         return self.limit.concurrency == 0
 
+    def may_be_tried(self, now: datetime) -> bool:
+        """Whether it is a breaker at which some may try: who does the scheduler's duties lets them go on."""
+        one = self.breaker
+        if one is None or one.state is not State.OPEN:
+            return one is not None and one.state is State.HALF_OPEN and not self.full
+        return one.until is not None and one.until <= now.timestamp()
+
 
 def say_shut(gates: Sequence[GateFacts], *, since: datetime) -> list[Reason]:
     """Of those that let nobody in now; first what only somebody's hand will change."""

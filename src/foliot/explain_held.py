@@ -83,7 +83,11 @@ def _for_gate(facts: Facts) -> Answer:
     if gate is not None and not gate.has_room:
         paused = len(paused_queue(facts))
         found = [*others[:paused], say_gate(gate, since=since), *shut, *others[paused:]]
-        return found[0], [*found[1:]]
+        nobody = no_duties(facts)
+        if nobody and gate.may_be_tried(facts.now):  # what is said of the gate alone would not do
+            found.insert(paused, Reason(nobody))
+            nobody = ""
+        return found[0], [*found[1:], nobody]
     if gate is None:
         why = f"waited for {show_gate(facts.job.note or '')}, which is no limit any more"
         again = waits(facts, f"{why}: it is about to be asked again")

@@ -24,7 +24,7 @@ def missing_worker(
     workers = [s for s in sessions if s.live and s.kinds]
     if not workers:
         return lacks("no worker is alive", start, lost)
-    lost = [s for s in lost if _could_run(s, job)]
+    lost = [s for s in lost if could_run(s, job)]
     workers = [s for s in workers if not s.queues or job.queue in s.queues]
     if not workers:
         why = f"no live worker serves the queue {job.queue!r}"
@@ -59,7 +59,7 @@ def _lacks(
     return Reason(why, since=max(since, *(s.beat_at for s in lost)), change=change)
 
 
-def _could_run(session: Session, job: Job) -> bool:
+def could_run(session: Session, job: Job) -> bool:
     serves = not session.queues or job.queue in session.queues
     return serves and job.kind in session.kinds and set(job.requires) <= set(session.capabilities)
 

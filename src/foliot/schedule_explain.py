@@ -94,7 +94,10 @@ async def _next(
     if at is not None and schedule.active_from <= at <= now:
         if (now - at).total_seconds() < GRACE:
             return [Reason(f"next at {show_time(at)}: about to fire")]
-        why = f"its time {show_time(at)} is overdue: no live process does the scheduler's duties"
+        why = f"its time {show_time(at)} is overdue"
+        if any(session.live and session.duties for session in await store.sessions.all()):
+            return [Reason(f"{why}: the scheduler is behind", since=at, change="it catches up")]
+        why = f"{why}: no live process does the scheduler's duties"
         return [Reason(why, since=at, change="a worker starts, or: foliot scheduler")]
     if delay is None:
         ahead = await next_fires(store, schedule.name, 1, namespace=schedule.namespace)

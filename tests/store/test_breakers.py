@@ -404,6 +404,41 @@ async def test_what_was_claimed_and_not_started_is_held_with_its_attempt_given_b
     assert (again.id, again.attempt) == (job.id, 1)
 
 
+async def test_what_is_held_for_one_that_its_kind_did_not_have_stands_behind_it_from_then_on(
+    world: World,
+) -> None:
+    session = await world.open_session()
+    more = More(extras=Extras(limit_key="a"))
+    jobs = [await world.run(session), await world.run(session, more=more)]
+    await open_it(world)
+    held = [Outcome(job.id, job.fence, End.HOLD, reason="limit", error=GATE) for job in jobs]
+    assert await world.finish(session, *held) == []
+    for job in jobs:
+        assert await state_of(world, job.id) == (JobState.HELD, GATE, 0)
+        assert (await world.get(job.id)).extras.breaker == "stripe"
+    assert (await world.get(jobs[1].id)).extras.limit_key == "a"
+    world.clock.advance(30)
+    await world.store.breakers.tick()
+    for job in jobs:
+        await go_on(world)
+        [probe] = await world.claim(session)
+        assert (probe.id, probe.gates, probe.attempt) == (job.id, (GATE,), 1)
+        assert await world.claim(session) == []
+        await end(world, session, probe)
+
+
+async def test_what_is_held_for_a_limit_or_its_own_breaker_keeps_what_it_has(world: World) -> None:
+    session = await world.open_session()
+    plain, other = await world.run(session), await world.run(session, more=STRIPE)
+    held = [
+        Outcome(plain.id, plain.fence, End.HOLD, reason="limit", error="kind:echo"),
+        Outcome(other.id, other.fence, End.HOLD, reason="limit", error="breaker:bank"),
+    ]
+    assert await world.finish(session, *held) == []
+    assert (await world.get(plain.id)).extras.breaker is None
+    assert (await world.get(other.id)).extras.breaker == "stripe"
+
+
 async def test_by_hand_it_is_opened_for_a_time_or_until_it_is_closed(world: World) -> None:
     now = world.clock.now().timestamp()
     author = Author(world.ids, "ada")

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from foliot import explain_commands
+from foliot import commands, explain_commands
 from foliot.breaker_commands import open_breaker
 from foliot.explain import Explanation
 from foliot.explain_gate import Reason
@@ -18,13 +18,18 @@ from foliot.model.job import End, Extras, More
 from foliot.model.lane import lane_of
 from foliot.model.note import NewProgress
 from foliot.model.rollup import Ended, Key, Rollup
+from foliot.model.session import NewSession
 from foliot.model.workflow import SIGNAL_KIND, WORKFLOW_KIND
 from foliot.queue_commands import pause_queue
+from foliot.registry import Registry, define
 from foliot.store.living import Load
 from support.flows import draw
 from support.stores import World
 
 pytestmark = pytest.mark.anyio
+
+
+def cut() -> None: ...
 
 
 async def told(world: World, id: JobId) -> Explanation:
@@ -196,6 +201,41 @@ async def test_jobs_ahead_are_counted_and_timed_by_the_pace_of_the_queue(world: 
     await world.store.rollups.write(world.ids.session(), 1, [ended])
     said = (await told(world, id)).why
     assert said.startswith("30 jobs ahead at about 10/s, expected start in 3")
+
+
+@pytest.mark.parametrize("known", ["by what is ready", "by its definition"])
+async def test_no_start_is_expected_where_jobs_of_the_queue_require_different_things(
+    world: World, known: str
+) -> None:
+    """What is counted is the pace of all of them; and who lacks what a job requires is no worker for it."""
+    await world.open_session()
+    session = NewSession(
+        id=world.ids.session(),
+        host="here",
+        pid=1,
+        version="0",
+        queues=(),
+        kinds=("echo",),
+        duties=False,
+        capabilities=("gpu",),
+    )
+    await world.store.sessions.open(session, lease=1000)
+    minute = int(world.clock.now().timestamp()) // 60 * 60
+    key = Key("default", "default", "echo", Ended.SUCCEEDED)
+    ended = Rollup(minute - 60, key, 600, (1 << 60) - 1, {}, {})
+    await world.store.rollups.write(world.ids.session(), 1, [ended])
+    lane, more = lane_of("default", ("gpu",)).number, More(requires=("gpu",))
+    _, id = [await world.submit(lane=lane, more=more) for _ in range(2)]
+    explanation = await told(world, id)
+    assert explanation.why.startswith("1 job ahead at about 10/s, expected")
+    assert "1 live worker of its queue can run it" in explanation.more
+    if known == "by what is ready":
+        await world.submit()
+    else:
+        registry = Registry()
+        registry.add(define(cut))
+        await commands.announce(world.store, registry)
+    assert (await told(world, id)).why == "1 job ahead"
 
 
 async def test_jobs_ahead_are_those_of_all_partitions(world: World) -> None:

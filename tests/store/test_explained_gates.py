@@ -133,7 +133,7 @@ async def test_an_opened_breaker_is_told_of_where_no_worker_is_alive_either(worl
 async def test_a_breaker_says_that_some_try_and_then_how_fast_the_others_follow(
     world: World,
 ) -> None:
-    session = await world.open_session(lease=1000)
+    session = await world.open_session(lease=1000, duties=True)
     await world.store.breakers.declare("stripe", Options(release=10.0))
     await world.store.breakers.report("stripe", Report(tallies=(Tally(0.0, 5, 0),), error="503"))
     ids = await world.submit_many(3, more=STRIPE)
@@ -152,3 +152,35 @@ async def test_a_breaker_says_that_some_try_and_then_how_fast_the_others_follow(
     recovering = (await told(world, ids[2])).reasons[0]
     assert recovering.why == "breaker 'stripe' has closed: those who waited go on, 10 a second"
     assert (recovering.since, recovering.change) == (world.clock.now(), "its turn comes")
+
+
+async def test_of_a_breaker_at_which_some_may_try_it_is_said_that_nobody_lets_them(
+    world: World,
+) -> None:
+    session = await world.open_session(lease=1000)
+    nobody = "no live process does the scheduler's duties: start a worker, or foliot scheduler"
+    await open_breaker(world.store, "stripe", new=True, seconds=60)
+    id = await world.submit(more=STRIPE)
+    assert await world.claim(session) == []
+    explanation = await told(world, id)
+    assert explanation.why.startswith("breaker 'stripe' is open until ")
+    assert explanation.more == [nobody]
+    world.clock.advance(60)
+    for state in ("is open until", "is half open"):
+        explanation = await told(world, id)
+        first, breaker = explanation.reasons
+        assert (first.why, explanation.more) == (nobody, [])
+        assert breaker.why.startswith(f"breaker 'stripe' {state}")
+        await world.store.breakers.tick()
+    await world.open_session(lease=1000, duties=True)
+    assert (await whys(world, id)) == ["breaker 'stripe' is half open: 1 at a time tries"]
+
+
+async def test_of_a_full_limit_it_is_said_as_well_that_nobody_does_the_duties(world: World) -> None:
+    session = await world.open_session(lease=1000)
+    await limit(world, "queue:default", 1)
+    id = (await world.submit_many(2))[1]
+    await world.claim(session)
+    explanation = await told(world, id)
+    assert explanation.why.startswith("limit queue:default is at 1/1")
+    assert explanation.more[0].startswith("no live process does the scheduler's duties")

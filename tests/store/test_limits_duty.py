@@ -8,7 +8,9 @@ from typing import Any, cast
 import pytest
 
 from foliot.clock import SystemClock
-from foliot.model.job import JobState
+from foliot.ids import SessionId
+from foliot.model.breaker import Options, Report, Tally
+from foliot.model.job import ClaimedJob, Extras, JobState, More
 from foliot.model.limit import Limit
 from foliot.scheduler.duty import Office
 from foliot.scheduler.limits import Limits
@@ -197,6 +199,70 @@ async def test_a_rate_that_nobody_has_waited_for_a_while_is_not_looked_at_any_mo
         world.clock.advance(0.1)
     assert pauses[10] == pytest.approx(0.1, abs=0.02)
     assert pauses[-1] >= 1.0
+
+
+async def test_those_whom_nobody_runs_keep_a_free_slot_from_nobody_behind_them(
+    world: World,
+) -> None:
+    """Also where there is no other limit: at one in each second all behind them would wait for minutes."""
+    await limit(world, "key:a", concurrency=1)
+    session = await world.open_session(lease=1000)
+    await submit(world, "a")
+    [job] = await world.claim(session)
+    for _ in range(130):
+        await submit(world, "a", queue="unserved")
+    behind = await submit(world, "a")
+    assert await world.claim(session, 200, queues=["unserved", "default"]) == []
+    await world.end(session, job)
+    assert [job.id for job in await _claimed_soon(world, session)] == [behind]
+
+
+async def test_those_whom_nobody_runs_keep_nobody_from_trying_at_a_breaker(world: World) -> None:
+    session, stripe = await world.open_session(lease=1000), More(extras=Extras(breaker="stripe"))
+    await world.store.breakers.declare("stripe", Options(failures=1, open_for=1))
+    await world.store.breakers.report("stripe", Report(tallies=(Tally(0.0, 1, 0),)))
+    for _ in range(30):
+        await world.submit(queue="unserved", more=stripe)
+    behind = await world.submit(more=stripe)
+    assert await world.claim(session, queues=["unserved", "default"]) == []
+    world.clock.advance(1)
+    await world.store.breakers.tick()
+    [job] = await _claimed_soon(world, session)
+    assert (job.id, job.gates) == (behind, ("breaker:stripe",))
+
+
+async def test_where_who_is_let_in_starts_no_others_are_and_a_full_limit_lets_the_duty_rest(
+    world: World,
+) -> None:
+    await limit(world, "key:a", concurrency=1)
+    session, lost = await world.open_session(lease=1000), await world.open_session()
+    for _ in range(40):
+        await submit(world, "a")
+    assert len(await world.claim(lost)) == 1
+    assert await world.claim(session) == []
+    duty = _duty(world)
+    duty.see(await world.store.jobs.peek())
+    assert await duty.tick() > 0.9
+    world.expire()
+    await world.reap(lost)
+    await duty.tick()
+    assert (await world.count())[JobState.READY] == 2, "what was lost, and one more"
+    assert len(await world.claim(session)) == 1
+    looks, began = 0, world.clock.monotonic()
+    while world.clock.monotonic() < began + 20:
+        world.clock.advance(await duty.tick() + 0.001)
+        looks += 1
+    assert looks < 90, "soon for six seconds, then once in each"
+    assert (await world.count())[JobState.HELD] == 39
+
+
+async def _claimed_soon(world: World, session: SessionId) -> list[ClaimedJob]:
+    duty, began = _duty(world), world.clock.monotonic()
+    duty.see(await world.store.jobs.peek())
+    while not (claimed := await world.claim(session)):
+        world.clock.advance(await duty.tick() + 0.001)
+        assert world.clock.monotonic() < began + 2
+    return claimed
 
 
 def _duty(world: World) -> Limits:

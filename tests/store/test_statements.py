@@ -98,7 +98,16 @@ def every_statement(package: str) -> Iterator[tuple[str, str]]:
 def adapter_source(package: str) -> str:
     """What both stores say in the same words is written once, beside them."""
     folder = Path(str(files(package)))
-    shared = ("flowing", "growing", "adding", "following", "steering", "conversing", "delivering")
+    shared = (
+        "flowing",
+        "growing",
+        "adding",
+        "following",
+        "steering",
+        "retrying",
+        "conversing",
+        "delivering",
+    )
     both = [folder.parent / f"{name}.py" for name in shared]
     return "\n".join(path.read_text("utf-8") for path in (*folder.glob("*.py"), *both))
 

@@ -10,7 +10,7 @@ import pytest
 
 from foliot.errors import StoreUnavailable
 from foliot.model.job import End
-from foliot.store import growing, steering
+from foliot.store import growing, retrying
 from foliot.store.postgres import connection as postgres_connection
 from foliot.store.postgres import gates
 from foliot.store.postgres.connection import Ask, Step
@@ -93,7 +93,7 @@ async def test_the_server_waits_longer_for_who_retries_many_steps(
 ) -> None:
     flow = await _begun(world)
     await flow.end("a", End.BURY)
-    slowly(monkeypatch, steering, "as_inserted")
+    slowly(monkeypatch, retrying, "as_inserted")
     again, _ = await flow.store.retry(world.partition, flow.id)
     assert again == [flow.ids["a"]]
 

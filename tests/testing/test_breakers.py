@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from foliot import Fixed, Foliot, InvalidValue
+from foliot.breaker_commands import open_breaker
+from foliot.client.function import JobFunction
 from foliot.model.breaker import Breaker
 from foliot.testing import Harness
 
@@ -37,6 +41,23 @@ def breaker(app: Foliot, name: str = "bank") -> Breaker | None:
         return next((one.breaker for one in found if one.breaker.name == name), None)
 
     return app.portal.call(look())
+
+
+def charges(app: Foliot, service: Service, **named: Any) -> JobFunction[..., Any, Any]:
+    """One kind, as different versions of the code have it."""
+
+    @app.job(retry=Fixed(1), max_attempts=2, **named)
+    def charge() -> None:
+        service.call()
+
+    return charge
+
+
+def open_it(app: Foliot, seconds: float) -> None:
+    async def act() -> None:
+        await open_breaker(await app.portal.store(), "bank", seconds=seconds, new=True)
+
+    app.portal.call(act())
 
 
 def test_kinds_that_share_a_breaker_stop_together_and_go_on_together(
@@ -86,6 +107,47 @@ def test_one_that_was_not_declared_is_there_with_its_first_failure(
     found = breaker(foliot_app)
     assert found is not None
     assert (found.state, found.reason) == ("open", "ConnectionError: ")
+
+
+def test_one_that_the_code_names_no_more_is_closed_and_opened_by_those_who_wait_for_it(
+    foliot: Harness, foliot_app: Foliot, service: Service
+) -> None:
+    """They bring its name along, and are held for it."""
+
+    charge = charges(foliot_app, service, breaker="bank")
+    open_it(foliot_app, 10)
+    jobs = [charge.submit() for _ in range(12)]
+    charges(foliot_app, service)
+    foliot.run_until_idle()
+    assert service.calls == 0
+    foliot.advance(11)
+    found = breaker(foliot_app)
+    assert (found and found.state, service.calls) == ("open", 1)
+    service.error = None
+    foliot.advance(90)
+    assert {one.status() for one in jobs} == {"succeeded"}
+    found = breaker(foliot_app)
+    assert found is not None
+    assert found.state == "closed"
+
+
+def test_what_was_submitted_before_its_kind_had_one_opens_it_and_is_held_with_no_attempt_used_up(
+    foliot: Harness, foliot_app: Foliot, service: Service
+) -> None:
+    foliot_app.breaker("bank", failures=3, open_for=60)
+    charge = charges(foliot_app, service)
+    jobs = [charge.submit() for _ in range(3)]
+    later = [charge.options(delay=5).submit() for _ in range(20)]
+    charges(foliot_app, service, breaker="bank")
+    foliot.advance(30)
+    found = breaker(foliot_app)
+    assert (found and found.state, service.calls) == ("open", 3)
+    assert {one.status() for one in (*jobs, *later)} == {"held"}
+    assert {one.job().attempt for one in later} == {0}
+    service.error = None
+    foliot.advance(70)
+    assert {one.status() for one in (*jobs, *later)} == {"succeeded"}
+    assert service.calls == 26
 
 
 def test_what_is_the_jobs_own_fault_does_not_count(

@@ -27,7 +27,11 @@ class Desk:
         self.heard: list[Wake] = []
         declared = {"stripe": Options(**options)}  # type: ignore[arg-type]
         self.breakers = Breakers(
-            world.store, declared, clock=world.clock, announce=self.heard.append
+            world.store,
+            declared,
+            kinds={"later": "stripe"},
+            clock=world.clock,
+            announce=self.heard.append,
         )
 
     async def claim(self, count: int = 1) -> list[ClaimedJob]:
@@ -72,6 +76,34 @@ async def test_what_was_claimed_before_it_opened_is_held_and_what_comes_later_st
     assert (job.state, job.attempt) == (JobState.HELD, 0)
     world.clock.advance(1)
     assert desk.breakers.stop(waiting, world.clock.monotonic()) is None
+
+
+async def test_what_was_submitted_before_its_kind_had_one_counts_and_is_held_until_it_is_closed(
+    desk: Desk, world: World
+) -> None:
+    """No claim asks it at the gate: it is held once, and with that it is one of those that are asked."""
+    ids = await world.submit_many(7, kind="later")
+    desk.fail(*await desk.claim(5))
+    await desk.breakers.tell()
+    assert await desk.state() is State.OPEN
+    world.clock.advance(1)
+    [job] = await desk.claim(1)
+    held = desk.start(job)
+    assert held is not None
+    assert (held.end, held.reason, held.error) == (End.HOLD, "limit", "breaker:stripe")
+    assert await world.finish(desk.session, held) == []
+    world.clock.advance(40)
+    await world.store.breakers.tick()
+    await world.store.limits.tend(world.partition, "", limit=100)
+    probe, other = sorted(await desk.claim(9), key=lambda one: one.id)
+    assert (probe.id, other.id) == (ids[5], ids[6])
+    assert desk.start(probe) is None
+    assert desk.start(other) is not None
+    desk.breakers.see(Outcome(probe.id, probe.fence))
+    await desk.breakers.tell()
+    assert await desk.state() is State.RECOVERING
+    world.clock.advance(600)
+    assert desk.start(other) is None, "nobody has told of it for long"
 
 
 async def test_a_service_that_is_back_is_good_news(

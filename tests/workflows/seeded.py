@@ -10,7 +10,7 @@ import pytest
 
 from foliot.model.job import JobState
 from foliot.model.workflow import FAILED, Counts, Rule, Verdict, count, decide, is_spared
-from foliot.store import adding, flowing, growing, steering
+from foliot.store import adding, flowing, growing, retrying, steering
 from foliot.store.reply import Rows
 from machine.bugs import Edit, edit
 from machine.seeded import NO_FENCE
@@ -71,21 +71,21 @@ def _take_skips_for_failures(patch: pytest.MonkeyPatch) -> None:
 
 
 def _retry_what_succeeded(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(steering, "FAILED", (*FAILED, JobState.SUCCEEDED))
+    patch.setattr(retrying, "FAILED", (*FAILED, JobState.SUCCEEDED))
 
 
 def _count_twice_after_a_retry(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(steering._Graph, "recount", lambda self, again: [])
+    patch.setattr(retrying._Graph, "recount", lambda self, again: [])
 
 
 def _leave_what_is_ruled_out(patch: pytest.MonkeyPatch) -> None:
-    right = steering._Graph.decide_anew
+    right = retrying._Graph.decide_anew
 
     def wrong(self: Any, *given: Any, **named: Any) -> dict[str, Verdict]:
         found = right(self, *given, **named)
         return {job: "wait" if verdict == "skip" else verdict for job, verdict in found.items()}
 
-    patch.setattr(steering._Graph, "decide_anew", wrong)
+    patch.setattr(retrying._Graph, "decide_anew", wrong)
 
 
 def _decide_in_the_order_of_submission(patch: pytest.MonkeyPatch) -> None:
@@ -96,7 +96,7 @@ def _decide_in_the_order_of_submission(patch: pytest.MonkeyPatch) -> None:
         def static_order(self) -> list[str]:
             return self._jobs
 
-    patch.setattr(steering, "TopologicalSorter", InNoOrder)
+    patch.setattr(retrying, "TopologicalSorter", InNoOrder)
 
 
 def _add_as_if_nothing_had_ended(patch: pytest.MonkeyPatch) -> None:
@@ -115,7 +115,7 @@ def _take_a_map_for_a_success(patch: pytest.MonkeyPatch) -> None:
 
 
 def _stop_elements_of_what_is_spared(patch: pytest.MonkeyPatch) -> None:
-    for module in (flowing, growing, steering):
+    for module in (flowing, growing, retrying, steering):
         patch.setattr(module, "is_spared", lambda rule, map_rule: is_spared(rule))
 
 

@@ -11,7 +11,7 @@ from foliot.config import LimitSettings
 from foliot.ids import JobId, SessionId, partition_of
 from foliot.model.job import ClaimedJob, Parent
 from foliot.model.workflow import AddedStep, Advance, NewStep, NewWorkflow, Step, Workflow
-from foliot.store import adding, following, growing, rows, steering
+from foliot.store import adding, following, growing, retrying, rows, steering
 from foliot.store.flowing import Talk, to_json
 from foliot.store.reply import Rows
 from foliot.store.searching import Record
@@ -122,7 +122,7 @@ class Conversing:
         record: Record | None = None,
     ) -> tuple[list[JobId], Advance]:
         return await self._converse(
-            partition, lambda talk: steering.retry(talk, id, only), record, id
+            partition, lambda talk: retrying.retry(talk, id, only), record, id
         )
 
     async def get(self, id: JobId) -> Workflow | None:

@@ -134,7 +134,9 @@ _decode_use: Final = msgspec.json.Decoder(tuple[int, float | None, float]).decod
 MOST_GATES: Final = 5_000  # looked at together: before each look what runs is counted anew
 MOST_ADMITTED: Final = 1_000  # together, in one transaction; of each limit at least one
 _SHORTEST: Final = 0.01  # seconds between two looks; what has come meanwhile goes on together
-_PAST: Final = 100  # are asked again at least, where jobs may be under several limits
+_PAST: Final = (
+    100  # are asked again at least, where the first of them may be such that do not start
+)
 _SOON: Final = 0.1  # seconds until there is another look then
 _MOST_SHOWN: Final = 20
 
@@ -161,7 +163,8 @@ class Look(msgspec.Struct, frozen=True):
         return Tended(lanes, self.names[-1] if full else None, wait, self.again | soon)
 
 
-def look_at(door: Door, names: Sequence[str]) -> Look:
+def look_at(door: Door, names: Sequence[str], *, again_soon: bool) -> Look:
+    """`again_soon`: those that were asked for by name, because a look before has let some in or a token has come."""
     rooms: dict[str, float] = {}
     waits: list[float] = []
     soon: dict[str, float] = {}
@@ -177,8 +180,11 @@ def look_at(door: Door, names: Sequence[str]) -> Look:
         rooms[name] = inf if room is None else room
         if wait is not None:
             soon[name] = _SHORTEST
-        elif door.several:  # the first of them may all have to wait for another one
-            rooms[name] = max(rooms[name], _PAST)
+        elif room is not None:
+            # The first of them may all have to wait for another one; or nobody is there to run them: then who was let
+            # in has left the room as it was.
+            if door.several or again_soon:
+                rooms[name] = max(room, _PAST)
             soon[name] = _SOON
     most = max(1, MOST_ADMITTED // max(1, len(rooms)))
     cut = frozenset(name for name, room in rooms.items() if room > most)

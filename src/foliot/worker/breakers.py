@@ -71,6 +71,7 @@ class Seen:
         self.news = News()  # since the last report
         self.flying = 0  # failures of those that tried, told and not answered yet
         self.shut_at = _NEVER  # what was asked for before must not start
+        self.shut_until = _NEVER  # until then it is taken not to be closed, unless it is told to be
 
     @property
     def telling(self) -> bool:
@@ -97,11 +98,14 @@ class Breakers:
         store: Store,
         declared: Mapping[str, Options],
         *,
+        kinds: Mapping[str, str],
         clock: Clock,
         announce: Callable[[Wake], None],
     ) -> None:
+        """`kinds` and their breakers, for jobs that were submitted when their kind had none."""
         self._store = store
         self._declared = declared
+        self._kinds = kinds
         self._clock = clock
         self._announce = announce
         self._seen: dict[str, Seen] = {}
@@ -112,15 +116,17 @@ class Breakers:
     def stop(self, job: ClaimedJob, since: float) -> Outcome | None:
         """What becomes of a job that was asked for at `since`, if it must not start: its breaker has opened after it
         was claimed, or it is not known yet what the failure of the last one that tried does."""
-        if job.more is None or _MARK not in job.more:
-            return None
-        name = job.facts.extras.breaker
+        marked = job.more is not None and _MARK in job.more
+        own = job.facts.extras.breaker if marked else None
+        name = own or self._kinds.get(job.kind)
         if name is None:
             return None
         gate = f"{BREAKER}:{name}"
-        seen = self._seen.get(name)
-        if seen is not None and (seen.news.failed or seen.flying or since <= seen.shut_at):
-            return Outcome(job.id, job.fence, End.HOLD, reason=HELD_FOR_LIMIT, error=gate)
+        if (seen := self._seen.get(name)) is not None:
+            # Who did not bring its name along was not asked at the gate. Held for it once, it is from then on.
+            strange = own is None and self._clock.monotonic() < seen.shut_until
+            if strange or seen.news.failed or seen.flying or since <= seen.shut_at:
+                return Outcome(job.id, job.fence, End.HOLD, reason=HELD_FOR_LIMIT, error=gate)
         began = self._clock.monotonic() if gate in job.gates else None
         self._started[job.id] = (name, began)
         return None
@@ -183,8 +189,10 @@ class Breakers:
         finally:
             seen.flying -= len(report.failed)
         seen.options = shift.after.options
-        if shift.after.state is State.OPEN:
-            seen.shut_at = self._clock.monotonic()
+        now, state = self._clock.monotonic(), shift.after.state
+        if state is State.OPEN:
+            seen.shut_at = now
+        seen.shut_until = _NEVER if state is State.CLOSED else now + seen.options.longest
         self._note(shift)
 
     def _note(self, shift: Shift) -> None:

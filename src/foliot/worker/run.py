@@ -104,7 +104,7 @@ def _retried(job: ClaimedJob, definition: JobDefinition, error: BaseException, i
     if delay is None and not job.last_attempt and reason == "failed":
         reason = "not_retried"
     breaks = (
-        definition.breaker is not None
+        (definition.breaker or job.facts.extras.breaker) is not None
         and not isinstance(error, MemoryExceeded | Elsewhere)
         and blames_service(error, definition, late=isinstance(error, TimedOut))
     )

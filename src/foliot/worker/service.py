@@ -98,9 +98,13 @@ class Worker:
             kinds=registry.runnable,
         )
         self._cycle.tallies = counted
-        self._breakers = Breakers(store, registry.breakers, clock=clock, announce=host.announce)
-        # Where no job stands behind a breaker, none is asked about one.
-        behind = any(one.breaker is not None for one in registry)
+        self._breakers = Breakers(
+            store,
+            registry.breakers,
+            kinds={one.kind: one.breaker for one in registry if one.breaker is not None},
+            clock=clock,
+            announce=host.announce,
+        )
         self._slots = Slots(
             registry,
             settings,
@@ -108,8 +112,8 @@ class Worker:
             ids=ids,
             target=target,
             trusted=host.trusted,
-            on_done=self._done if behind else self._cycle.done,
-            breakers=self._breakers if behind else None,
+            on_done=self._done,
+            breakers=self._breakers,
             stage=host.stage,
         )
         self._cycle.serve(self._slots)

@@ -71,7 +71,7 @@ class PostgresLimits:
 
         async def talk(ask: Ask) -> Tended:
             door = await (recount if among is None else stand)(ask, self._now(), names)
-            look = look_at(door, names)
+            look = look_at(door, names, again_soon=among is not None)
             found: Rows = []
             if look.rooms:
                 values: Values = {

@@ -250,7 +250,7 @@ class SqliteLimits:
             if not names:
                 return Tended([], None, idle=True)
             door = (recount if among is None else stand)(connection, store_now(self._clock), names)
-            seen = look_at(door, names)
+            seen = look_at(door, names, again_soon=among is not None)
             found: Rows = []
             for name, number in seen.rooms.items():
                 values: Values = {"partition": partition, "name": name, "number": number}

@@ -200,7 +200,8 @@ SELECT id::text FROM failed WHERE id IS NOT NULL;
 -- name: release_jobs
 -- Given back unstarted: the attempt is not counted, the fence stays where it is. With a hold, it waits for
 -- somebody who can run it, or for its workflow: that has begun, in time, and so has the job, however late it is claimed
--- once more to say how that has ended. A job that was asked to end follows in cancel_jobs.
+-- once more to say how that has ended. One that is held for a breaker which its kind did not have when it was submitted
+-- stands behind it from now on. A job that was asked to end follows in cancel_jobs.
 WITH told AS (
     SELECT jsonb_object_agg(r.id, jsonb_build_array(r.fence, r.hold, r.note)) AS facts
     FROM unnest(:ids::uuid[], :fences::bigint[], :holds::text[], :notes::text[]) AS r (id, fence, hold, note)
@@ -214,6 +215,11 @@ SET state = CASE WHEN (SELECT facts FROM told) -> j.id::text ->> 1 IS NULL THEN 
     extras = CASE WHEN (SELECT facts FROM told) -> j.id::text ->> 1 = 'workflow'
                   THEN (coalesce(j.extras, '{}')::jsonb || jsonb_build_object(
                        'began', (extract(epoch FROM j.claimed_at) * 1000000)::bigint))::text
+                  WHEN (SELECT facts FROM told) -> j.id::text ->> 1 = 'limit'
+                       AND starts_with((SELECT facts FROM told) -> j.id::text ->> 2, 'breaker:')
+                       AND j.extras::jsonb ->> 'breaker' IS NULL
+                  THEN (coalesce(j.extras, '{}')::jsonb || jsonb_build_object(
+                       'breaker', substr((SELECT facts FROM told) -> j.id::text ->> 2, length('breaker:') + 1)))::text
                   ELSE j.extras END,
     attempt = j.attempt - 1, session = NULL, deadline_at = NULL
 WHERE j.partition = :partition AND j.id = ANY (:ids::uuid[]) AND j.session = :session

@@ -154,7 +154,8 @@ RETURNING id;
 -- name: release_jobs
 -- Given back unstarted: the attempt is not counted, the fence stays where it is. With a hold, it waits for
 -- somebody who can run it, or for its workflow: that has begun, in time, and so has the job, however late it is claimed
--- once more to say how that has ended. A job that was asked to end follows in cancel_jobs.
+-- once more to say how that has ended. One that is held for a breaker which its kind did not have when it was submitted
+-- stands behind it from now on. A job that was asked to end follows in cancel_jobs.
 WITH released AS MATERIALIZED (
     SELECT j.rowid AS place, json_extract(o.value, '$[2]') AS why, json_extract(o.value, '$[3]') AS note
     FROM json_each(:outcomes) o CROSS JOIN foliot_jobs j
@@ -165,7 +166,10 @@ UPDATE foliot_jobs
 SET state = CASE WHEN r.why IS NULL THEN 'ready' ELSE 'held' END, hold = r.why,
     expires_at = CASE WHEN r.why = 'workflow' THEN NULL ELSE expires_at END,
     claimed_at = CASE WHEN r.why = 'workflow' THEN claimed_at END,
-    extras = CASE WHEN r.why = 'workflow' THEN json_set(coalesce(extras, '{}'), '$.began', claimed_at) ELSE extras END,
+    extras = CASE WHEN r.why = 'workflow' THEN json_set(coalesce(extras, '{}'), '$.began', claimed_at)
+                  WHEN r.why = 'limit' AND r.note GLOB 'breaker:*' AND json_extract(extras, '$.breaker') IS NULL
+                  THEN json_set(coalesce(extras, '{}'), '$.breaker', substr(r.note, length('breaker:') + 1))
+                  ELSE extras END,
     hold_note = r.note, attempt = attempt - 1, session = NULL, deadline_at = NULL
 FROM released r
 WHERE foliot_jobs.rowid = r.place
