@@ -113,6 +113,10 @@ class Breakers:
         self._started: dict[JobId, tuple[str, float | None]] = {}
         self._something = asyncio.Event()
 
+    def concern(self, job: ClaimedJob) -> bool:
+        """Whether it may stand behind one. A plain job of an app without breakers does not."""
+        return job.more is not None or bool(self._kinds)
+
     def stop(self, job: ClaimedJob, since: float) -> Outcome | None:
         """What becomes of a job that was asked for at `since`, if it must not start: its breaker has opened after it
         was claimed, or it is not known yet what the failure of the last one that tried does."""
@@ -133,7 +137,9 @@ class Breakers:
 
     def see(self, outcome: Outcome) -> None:
         """An attempt has ended."""
-        name, began = self._started.pop(outcome.id, (None, None)) if self._started else (None, None)
+        if not self._started:
+            return
+        name, began = self._started.pop(outcome.id, (None, None))
         if name is None or not (outcome.breaks or outcome.end is End.SUCCEED):
             return
         seen = self._seen.get(name)

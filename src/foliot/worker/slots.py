@@ -185,7 +185,8 @@ class Slots:
         if not self._trusted():
             self._release(job)  # by now it may belong to another
             return
-        if self._breakers is not None and self._is_stopped(job, self._breakers):
+        breakers = self._breakers
+        if breakers is not None and breakers.concern(job) and self._is_stopped(job, breakers):
             return
         recipe = self._recipes.get(job.kind)
         if recipe is None:
