@@ -315,7 +315,6 @@ BUGS: Final = [
         postgres=[("cancel_jobs", "AND j.cancel_requested AND", "AND false AND")],
         sqlite=[
             ("cancel_jobs", "AND j.cancel_requested AND", "AND false AND"),
-            ("cancel_jobs", "AND cancel_requested AND", "AND false AND"),
         ],
     ),
     Bug(
