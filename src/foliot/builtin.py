@@ -33,6 +33,7 @@ from foliot.workflow_commands import (
     carry_on,
     get_workflow,
     pause_like,
+    resume_inner,
     submit_workflow,
 )
 from foliot.workflow_draft import build, from_json
@@ -171,6 +172,8 @@ async def _try_again(store: Store, known: Workflow, host: Host) -> None:
         alive, advance = await store.workflows.retry(partition, known.id)
         if alive or advance.ended:  # with nothing left to run it has succeeded at once
             await carry_on(store, partition, advance)
+            if host.workflow is not None:  # which it was paused with, perhaps, and not resumed
+                await resume_inner(store, known.id)
             return
     await result_of(store, known.id)
     raise NotRunning(known.id, (await get_workflow(store, known.id)).state)

@@ -172,12 +172,11 @@ async def tell_cancelled(
 ) -> frozenset[JobId]:
     """With the states that they were found in. Returns those that have not ended: they run, or workflows for them do,
     which are asked to end as well."""
-    held = [id for id, state in found.items() if state is JobState.HELD]
-    inner = tuple(map(inner_id, held))
-    if inner:
-        await carry_on(store, partition, Advance(more=inner))
     live = {id for id, state in found.items() if state is JobState.RUNNING}
-    live |= {*await store.jobs.live(held)} if held else set()
+    waiting = [id for id in found if id not in live]
+    if waiting and (begun := [*await store.jobs.live(waiting)]):
+        await carry_on(store, partition, Advance(more=tuple(map(inner_id, begun))))
+        live |= {*await store.jobs.live(begun)}
     ended = tuple(mark_of(id) for id in found if id not in live)
     store.wake(Wake(cancel=bool(live), ended=ended))
     return frozenset(live)

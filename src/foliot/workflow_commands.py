@@ -154,7 +154,15 @@ async def pause_like(store: Store, id: JobId, outer: JobId) -> None:
         await store.workflows.pause(partition, inner, note=note, by=who)
     flow = await store.workflows.get(outer)
     if flow is not None and flow.paused_at is None:  # who resumed it may have come too early here
-        await resume_workflow(store, id)
+        await resume_inner(store, id)
+
+
+async def resume_inner(store: Store, id: JobId) -> None:
+    """One that runs for a step, and those that run for steps of it. No error, if it has ended."""
+    _, partition = _home(store, id)
+    await _resume_inner(store, partition, id, None)
+    async for inner in each_inside(store, id):
+        await _resume_inner(store, partition, inner, None)
 
 
 async def _resume_inner(store: Store, partition: int, id: JobId, record: Record | None) -> None:

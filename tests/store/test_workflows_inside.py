@@ -11,6 +11,7 @@ from foliot.errors import NotRunning
 from foliot.ids import JobId, inner_id
 from foliot.model.job import End, JobState, More
 from foliot.model.workflow import Rule, WorkflowState
+from foliot.workflow_commands import pause_like
 from support.flows import Drawing, draw
 from support.stores import World
 
@@ -130,3 +131,96 @@ async def test_who_cancels_a_job_has_its_workflow_asked_to_end_at_once(world: Wo
     cycle = await flow.end("i", End.RETRY, reason="cancelled", delay=0)
     await carry_on(world, cycle.advance.more)
     assert await cancel(world.store, job.id) is JobState.CANCELLED
+
+
+async def test_a_failure_is_not_retried_before_what_was_asked_to_end_with_it_has(
+    world: World,
+) -> None:
+    """Its workflow has ended, and it is about to."""
+    outer, flow = await failing(world)
+    cycle = await flow.end("i", End.RETRY, reason="cancelled", delay=0)
+    with pytest.raises(NotRunning, match="ending what runs after a failure"):
+        await outer.store.retry(world.partition, outer.id)
+    await carry_on(world, cycle.advance.more)
+    alive, _ = await outer.store.retry(world.partition, outer.id)
+    assert {*alive} == {outer.ids["w"], outer.ids["x"]}
+
+
+async def submitting(world: World) -> tuple[Drawing, Drawing]:
+    """An attempt has submitted its workflow, of which a step runs elsewhere, and has not ended yet."""
+    outer = await draw(world)
+    await outer.submit(outer.step("w"), outer.step("after", "w", rule=Rule.ALL_DONE))
+    await outer.claim()
+    flow = Drawing(world, await world.open_session())
+    flow.id = inner_id(outer.ids["w"])
+    await flow.submit(flow.step("i", queue="inner"), waiter=outer.ids["w"])
+    await flow.claim(queues=["inner"])
+    return outer, flow
+
+
+async def see_it_end(world: World, outer: Drawing, flow: Drawing) -> None:
+    """It has been asked to, and its workflow as well: what follows begins after both."""
+    assert (await flow.get()).cancel_requested
+    assert (await outer.states())["after"] == "waiting"
+    cycle = await flow.end("i", End.RETRY, reason="cancelled", delay=0)
+    await carry_on(world, cycle.advance.more)
+    assert await outer.states() == {"w": "cancelled", "after": "ready"}
+
+
+async def test_a_cancel_reaches_a_workflow_that_is_just_being_submitted(world: World) -> None:
+    outer, flow = await submitting(world)
+    assert await cancel(world.store, outer.ids["w"]) is JobState.RUNNING
+    cycle = await outer.end("w", End.HOLD, reason="workflow", awaits=flow.id)
+    await carry_on(world, cycle.advance.more)
+    await see_it_end(world, outer, flow)
+
+
+async def test_an_attempt_that_a_cancel_interrupts_after_the_submission_does_not_end_its_job(
+    world: World,
+) -> None:
+    outer, flow = await submitting(world)
+    assert await cancel(world.store, outer.ids["w"]) is JobState.RUNNING
+    await outer.end("w", End.RETRY, reason="cancelled", delay=0)
+    await world.admit()
+    assert (await outer.states())["w"] == "ready"
+    await outer.claim()
+    cycle = await outer.end("w", End.HOLD, reason="workflow", awaits=flow.id)
+    await carry_on(world, cycle.advance.more)
+    await see_it_end(world, outer, flow)
+
+
+@pytest.mark.parametrize("first", ["cancel", "loss"])
+async def test_a_job_that_lost_its_worker_after_the_submission_ends_after_its_workflow(
+    world: World, first: str
+) -> None:
+    outer, flow = await submitting(world)
+    if first == "cancel":
+        await cancel(world.store, outer.ids["w"])
+        await world.reap(outer.session)
+        await carry_on(world, [flow.id])  # as the duty does
+    else:
+        await world.reap(outer.session)
+        assert await cancel(world.store, outer.ids["w"]) is JobState.RUNNING
+    assert (await outer.states())["w"] == "ready"
+    await see_it_end(world, outer, flow)
+
+
+async def test_one_inside_that_ends_while_its_pause_is_looked_at_is_no_error(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outer, flow = await submitting(world)
+    await outer.store.pause(world.partition, outer.id, note=None, by="ada")
+    get = type(outer.store).get
+    asked: list[JobId] = []
+
+    async def slowly(store: object, id: JobId) -> object:
+        found = await get(store, id)
+        asked.append(id)
+        if len(asked) == 1:
+            await flow.end("i")
+            await outer.store.resume(world.partition, outer.id)
+        return found
+
+    monkeypatch.setattr(type(outer.store), "get", slowly)
+    await pause_like(world.store, flow.id, outer.id)
+    assert (await flow.get()).state is WorkflowState.SUCCEEDED

@@ -15,6 +15,7 @@ from foliot.ids import Ids, JobId, SessionId, inner_id
 from foliot.model.job import ClaimedJob, End, JobState
 from foliot.model.workflow import MAP_KIND, WORKFLOW_KIND
 from foliot.store.port import Store
+from foliot.workflow_commands import pause_workflow, resume_workflow
 from foliot.workflow_map import MapPayload
 from support.flows import draw
 from support.stores import World
@@ -86,6 +87,34 @@ async def test_a_job_that_was_asked_to_end_is_cancelled_when_its_workflow_has_no
     [job] = await world.claim(flow.session)
     with pytest.raises(Cancel, match="requested"):
         await run_workflow(Host(world, flow.session, job), WorkflowPayload(draft={}))
+
+
+async def test_one_that_ended_while_it_was_paused_with_the_outer_one_goes_on_when_that_is_retried(
+    world: World,
+) -> None:
+    outer = await draw(world)
+    await outer.submit(outer.step("o", kind=WORKFLOW_KIND))
+    flow = await draw(world)
+    flow.session = outer.session
+    [job] = await world.claim(outer.session)
+    flow.id = inner_id(job.id)
+    await flow.submit(flow.step("i", queue="inner"), waiter=job.id)
+    await world.end(outer.session, job, End.HOLD, reason="workflow", awaits=flow.id, flow=outer.id)
+    await flow.claim(queues=["inner"])
+    await pause_workflow(world.store, outer.id)
+    assert (await flow.get()).paused_at is not None
+    await flow.end("i", End.BURY)
+    await resume_workflow(world.store, outer.id)
+    [job] = await world.claim(outer.session)
+    await world.end(outer.session, job, End.BURY, flow=outer.id)
+    await outer.store.retry(world.partition, outer.id)
+    [job] = await world.claim(outer.session)
+    host = Host(world, outer.session, job)
+    host.workflow = outer.id
+    with pytest.raises(Awaiting):
+        await run_workflow(host, WorkflowPayload(draft={}))
+    assert (await flow.get()).paused_at is None
+    assert await world.state(flow.ids["i"]) is JobState.READY
 
 
 @pytest.mark.parametrize("held", [True, False])

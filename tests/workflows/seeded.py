@@ -149,8 +149,8 @@ BUGS: Final = [
         (
             (
                 "request_cancel_of_steps",
-                "(NOT :running OR j.state || '' = 'running' OR coalesce(j.hold, '') = 'workflow')",
-                "NOT :running",
+                "(NOT :running OR j.state || '' = 'running' OR EXISTS",
+                "(NOT :running OR 0 AND EXISTS",
             ),
         ),
     ),

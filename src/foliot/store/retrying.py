@@ -13,7 +13,6 @@ from foliot.ids import JobId
 from foliot.model.job import Extras, JobState, More, NewJob
 from foliot.model.workflow import (
     FAILED,
-    HELD_FOR_WORKFLOW,
     MAP_KIND,
     WORKFLOW_KIND,
     Advance,
@@ -177,14 +176,8 @@ class _Graph(msgspec.Struct, frozen=True):
 
     @property
     def is_ending(self) -> bool:
-        """Of one that was stopped: whether steps still run, or workflows of theirs, that were asked to end."""
-        running = (
-            JobId(row[0])
-            for row in self.rows
-            if row[4] == JobState.RUNNING
-            or (row[4] == JobState.HELD and row[17] == HELD_FOR_WORKFLOW)
-        )
-        return any(not self._is_spared(job) for job in running)
+        """Of one that was stopped: whether there are steps that were asked to end and have not, whatever they do."""
+        return any(row[20] and not self._is_spared(JobId(row[0])) for row in self.rows)
 
     def find_anew(self, named: Iterable[JobId]) -> set[JobId]:
         """Those of these that succeeded, and all that has ended after them. Raises InvalidValue where that cannot be

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from foliot.errors import InvalidValue
 from foliot.ids import JobId
@@ -24,16 +24,13 @@ from foliot.store.reply import Rows
 
 async def advance(talk: Talk, ids: Sequence[JobId]) -> Advance:
     # Of inner workflows that have ended: their locks and those of what is around them are taken together.
-    waiters = await talk.ask("find_cancelled_waiters", ids=to_json(list(ids)))
-    locked = await lock(talk, [*ids, *(flow for _, flow in waiters if flow is not None)])
+    around = await talk.ask("find_cancelled_waiters", ids=to_json(list(ids)))
+    locked = await lock(talk, [*ids, *(flow for _, flow in around if flow is not None)])
     progress = Progress()
     named = sorted(locked)
     if not named:
         return progress.advance
-    if gone := [job for job, _ in waiters]:
-        await talk.cancel(gone, named)
-        await talk.ask("mark_steps", ids=to_json(gone), flows=to_json(named))
-        progress.ended += ids  # what was asked to end with them has
+    await _end_waiters(talk, ids, locked, progress)
     needs = {row[0]: row[1:] for row in await talk.ask("read_workflow_needs", ids=to_json(named))}
     for id in named:
         late, orphaned = needs.get(id, (False, False))
@@ -43,6 +40,22 @@ async def advance(talk: Talk, ids: Sequence[JobId]) -> Advance:
             await _stop(talk, id, progress)
     await tell(talk, named, progress)
     return progress.advance
+
+
+async def _end_waiters(
+    talk: Talk, ids: Sequence[JobId], locked: Container[str], progress: Progress
+) -> None:
+    """Jobs that were asked to end with inner workflows, which have. If one of these has ended while the locks were
+    waited for, that of what is around it may be missing: then it is for the next time."""
+    found = await talk.ask("find_cancelled_waiters", ids=to_json(list(ids)))
+    gone = [job for job, flow in found if flow is None or flow in locked]
+    if len(gone) < len(found):
+        progress.more.update(ids)
+    if gone:
+        flows = [flow for job, flow in found if flow is not None and job in gone]
+        await talk.cancel(gone, flows)
+        await talk.ask("mark_steps", ids=to_json(gone), flows=to_json(flows))
+        progress.ended += ids
 
 
 async def _stop(talk: Talk, id: JobId, progress: Progress) -> None:

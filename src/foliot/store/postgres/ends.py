@@ -70,6 +70,8 @@ class Ends:
                 talk.say("await_workflows", rows=to_json(self._awaited))
                 named = to_json([flow for flow, _ in self._awaited])
                 progress.admit(talk.say("release_waiters", ids=named))
+                # One may have been asked to end while it ran: so is its workflow.
+                progress.more.update(flow for flow, _ in self._awaited)
             results += [ask.say(step) for step in steps[finishing:]]
             return results, await decide(ask, claim, results), progress
 

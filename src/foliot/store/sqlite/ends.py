@@ -77,7 +77,9 @@ class StepEnds:
         named = to_json([flow for flow, _ in self._awaited])
         found = execute(connection, FLOWS["release_waiters"], {**place, "ids": named})
         lanes = tuple((lane, JobState(state)) for lane, state in found)
-        return msgspec.structs.replace(advance, lanes=advance.lanes + lanes)
+        # One may have been asked to end while it ran: so is its workflow.
+        more = tuple(sorted({*advance.more, *(flow for flow, _ in self._awaited)}))
+        return msgspec.structs.replace(advance, lanes=advance.lanes + lanes, more=more)
 
 
 def cancel_jobs(connection: Connection, partition: int, ids: Sequence[str], now: int) -> Rows:

@@ -11,15 +11,15 @@ WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT id FROM found))
 RETURNING j.id::text, j.state;
 
 -- name: cancel_jobs
--- Of steps only those whose workflow's row is locked (`:flows`). One that stands for a workflow ends after that, which is
+-- Of steps only those whose workflow's row is locked (`:flows`). One for which a workflow runs ends after that, which is
 -- asked to end as well: find_stuck_workflows.
 WITH gone AS (
     DELETE FROM foliot.jobs j
     WHERE j.partition = :partition AND j.id = ANY (:ids::uuid[]) AND j.cancel_requested
       AND j.state || '' IN ('scheduled', 'waiting', 'held', 'ready')
       AND (j.workflow IS NULL OR j.workflow = ANY (:flows::uuid[]))
-      AND NOT (coalesce(j.hold, '') = 'workflow' AND EXISTS (
-          SELECT FROM foliot.workflows w WHERE w.partition = :partition AND w.waiter = j.id AND w.state = 'running'))
+      AND NOT EXISTS (SELECT FROM foliot.workflows w
+                      WHERE w.partition = :partition AND w.waiter = j.id AND w.state = 'running')
     RETURNING j.*
 ), kept AS (
     INSERT INTO foliot.history (partition, id, fence, priority, attempt, losses, generation, state,

@@ -65,8 +65,8 @@ SELECT named::text FROM ended WHERE id IS NULL;
 
 -- name: retry_jobs
 -- A failed attempt with another one to follow: back to scheduled at its backoff time.
--- A job that was asked to end is left for cancel_failed_jobs. An interrupted attempt is given back: a deployment uses
--- up none.
+-- A job that was asked to end is left for cancel_failed_jobs, but not one for which a workflow runs, which ends before it.
+-- An interrupted attempt is given back: a deployment uses up none.
 WITH told AS (
     SELECT jsonb_object_agg(f.id, jsonb_build_array(f.fence, f.delay, f.reason)) AS facts
     FROM unnest(:ids::uuid[], :fences::bigint[], :delays::float8[], :reasons::text[])
@@ -82,7 +82,9 @@ WITH told AS (
         attempt = j.attempt - CASE (SELECT facts FROM told) -> j.id::text ->> 2 WHEN 'interrupted' THEN 1 ELSE 0 END,
         losses = j.losses + CASE (SELECT facts FROM told) -> j.id::text ->> 2 WHEN 'worker_lost' THEN 1 ELSE 0 END
     WHERE j.partition = :partition AND j.id = ANY (:ids::uuid[]) AND j.session = :session
-      AND j.state || '' = 'running' AND NOT j.cancel_requested
+      AND j.state || '' = 'running'
+      AND (NOT j.cancel_requested OR EXISTS (
+          SELECT FROM foliot.workflows w WHERE w.partition = :partition AND w.waiter = j.id AND w.state = 'running'))
       AND j.fence = ((SELECT facts FROM told) -> j.id::text ->> 0)::bigint
       AND (j.workflow IS NULL OR j.workflow = ANY (:flows::uuid[]))
     RETURNING j.id, j.fence, j.attempt, j.claimed_at

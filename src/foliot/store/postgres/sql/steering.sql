@@ -66,12 +66,15 @@ WHERE s.partition = :partition AND s.workflow = :id::uuid AND s.state IS NULL
 ORDER BY s.job;
 
 -- name: request_cancel_of_steps
--- Whether one runs is told by the row that was locked: the statement itself sees it as it was before it waited. One that
--- stands for a workflow does, while that runs.
+-- Whether one runs is told by the row that was locked: the statement itself sees it as it was before it waited. One for
+-- which a workflow runs does.
 WITH found AS MATERIALIZED (
-    SELECT id, state = 'running' OR coalesce(hold, '') = 'workflow' AS runs FROM foliot.jobs
-    WHERE partition = :partition AND id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
-    ORDER BY id FOR UPDATE
+    SELECT j.id, j.state = 'running' OR EXISTS (
+               SELECT FROM foliot.workflows w
+               WHERE w.partition = :partition AND w.waiter = j.id AND w.state = 'running') AS runs
+    FROM foliot.jobs j
+    WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
+    ORDER BY j.id FOR UPDATE
 )
 UPDATE foliot.jobs j SET cancel_requested = true
 WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT id FROM found WHERE NOT :running OR runs));

@@ -265,11 +265,12 @@ WHERE j.partition = :partition AND j.state || '' = 'waiting' AND j.id = ANY ((SE
 RETURNING j.lane, j.state;
 
 -- name: skip_steps
--- What will not run: whatever it waited for, but for the end of a workflow.
+-- What will not run: whatever it waited for. One for which a workflow runs has begun.
 WITH gone AS (
     DELETE FROM foliot.jobs j
     WHERE j.partition = :partition AND j.state || '' IN ('waiting', 'scheduled', 'held', 'ready')
-      AND coalesce(j.hold, '') <> 'workflow'
+      AND NOT EXISTS (SELECT FROM foliot.workflows w
+                      WHERE w.partition = :partition AND w.waiter = j.id AND w.state = 'running')
       AND j.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
     RETURNING j.*
 ), kept AS (
@@ -306,7 +307,8 @@ RETURNING j.lane, j.state;
 SELECT s.job::text, s.number, s.name, s.rule, coalesce(s.state, j.state, 'waiting'), s.parents,
        CASE WHEN s.grown = '[]' THEN s.children ELSE (s.children::jsonb || s.grown::jsonb)::text END, s.signal,
        s.mapped::text, s.added_by::text, s.finished_at, s.result, s.template, s.payload, s.begun, s.state,
-       coalesce(j.claimed_at, h.started_at, d.started_at), coalesce(j.hold, h.reason, d.reason), s.fence, s.generation
+       coalesce(j.claimed_at, h.started_at, d.started_at), coalesce(j.hold, h.reason, d.reason), s.fence, s.generation,
+       j.cancel_requested AND s.state IS NULL
 FROM foliot.steps s
 LEFT JOIN foliot.jobs j ON j.partition = :partition AND j.id = s.job
 LEFT JOIN LATERAL (SELECT h.started_at, h.reason FROM foliot.history h

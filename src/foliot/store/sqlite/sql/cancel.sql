@@ -8,7 +8,7 @@ WHERE partition = :partition AND id IN (SELECT value FROM json_each(:ids))
 RETURNING id, state;
 
 -- name: cancel_jobs
--- One that stands for a workflow ends after that, which is asked to end as well: find_stuck_workflows.
+-- One for which a workflow runs ends after that, which is asked to end as well: find_stuck_workflows.
 INSERT INTO foliot_history (partition, id, fence, priority, attempt, losses, generation, state,
                             namespace, kind, queue, created_at, run_at, started_at, finished_at,
                             session, key, workflow, reason,
@@ -19,8 +19,8 @@ SELECT :partition, j.id, j.fence, j.priority, j.attempt, j.losses, j.generation,
 FROM foliot_jobs j
 WHERE j.partition = :partition AND j.id IN (SELECT value FROM json_each(:ids)) AND j.cancel_requested
   AND j.state || '' IN ('scheduled', 'waiting', 'held', 'ready')
-  AND NOT (coalesce(j.hold, '') = 'workflow' AND EXISTS (
-      SELECT 1 FROM foliot_workflows w WHERE w.partition = :partition AND w.waiter = j.id AND w.state = 'running'));
+  AND NOT EXISTS (SELECT 1 FROM foliot_workflows w
+                  WHERE w.partition = :partition AND w.waiter = j.id AND w.state = 'running');
 INSERT INTO foliot_outbox (partition, at, number, home, event, subject, namespace, kind, queue, data)
 SELECT :partition, :now, j.generation, j.id, 'job.cancelled', j.id,
        j.namespace, j.kind, j.queue,
@@ -30,13 +30,13 @@ FROM (SELECT 1 FROM foliot_listeners WHERE event = 'job.cancelled' LIMIT 1)
 CROSS JOIN foliot_jobs j
 WHERE j.partition = :partition AND j.id IN (SELECT value FROM json_each(:ids)) AND j.cancel_requested
   AND j.state || '' IN ('scheduled', 'waiting', 'held', 'ready')
-  AND NOT (coalesce(j.hold, '') = 'workflow' AND EXISTS (
-      SELECT 1 FROM foliot_workflows w WHERE w.partition = :partition AND w.waiter = j.id AND w.state = 'running'))
+  AND NOT EXISTS (SELECT 1 FROM foliot_workflows w
+                  WHERE w.partition = :partition AND w.waiter = j.id AND w.state = 'running')
   AND substr(j.kind, 1, 3) <> 'on.'
   AND EXISTS (SELECT 1 FROM foliot_listeners l
               WHERE l.event = 'job.cancelled' AND l.kind IN ('*', j.kind) AND l.queue IN ('*', j.queue));
 DELETE FROM foliot_jobs AS j
 WHERE j.partition = :partition AND j.id IN (SELECT value FROM json_each(:ids)) AND j.cancel_requested
   AND j.state || '' IN ('scheduled', 'waiting', 'held', 'ready')
-  AND NOT (coalesce(j.hold, '') = 'workflow' AND EXISTS (
-      SELECT 1 FROM foliot_workflows w WHERE w.partition = :partition AND w.waiter = j.id AND w.state = 'running'));
+  AND NOT EXISTS (SELECT 1 FROM foliot_workflows w
+                  WHERE w.partition = :partition AND w.waiter = j.id AND w.state = 'running');

@@ -66,11 +66,13 @@ WHERE s.partition = :partition AND s.workflow = :id AND s.state IS NULL
 ORDER BY s.job;
 
 -- name: request_cancel_of_steps
--- Also where only those that run are meant: one that stands for a workflow does, while that runs.
+-- Also where only those that run are meant: one for which a workflow runs does.
 UPDATE foliot_jobs SET cancel_requested = 1
 WHERE rowid IN (SELECT j.rowid FROM json_each(:ids) i CROSS JOIN foliot_jobs j
                 WHERE j.partition = :partition AND j.id = i.value
-                  AND (NOT :running OR j.state || '' = 'running' OR coalesce(j.hold, '') = 'workflow'));
+                  AND (NOT :running OR j.state || '' = 'running' OR EXISTS (
+                      SELECT 1 FROM foliot_workflows w
+                      WHERE w.partition = :partition AND w.waiter = j.id AND w.state = 'running')));
 
 -- name: cancel_workflow
 UPDATE foliot_workflows SET cancel_requested = 1, stopped = 1, reason = coalesce(reason, :reason), paused_at = NULL

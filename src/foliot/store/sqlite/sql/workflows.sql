@@ -258,7 +258,7 @@ WHERE foliot_jobs.rowid = t.place
 RETURNING lane, state;
 
 -- name: skip_steps
--- What will not run: whatever it waited for, but for the end of a workflow.
+-- What will not run: whatever it waited for. One for which a workflow runs has begun.
 INSERT INTO foliot_history (partition, id, fence, priority, attempt, losses, generation, state,
                             namespace, kind, queue, created_at, run_at, started_at, finished_at,
                             session, key, workflow, reason,
@@ -268,12 +268,14 @@ SELECT :partition, j.id, j.fence, j.priority, j.attempt, j.losses, j.generation,
        :reason, j.tags, j.ordering_key, j.fair_key, j.schedule, j.extras, j.payload
 FROM json_each(:ids) i CROSS JOIN foliot_jobs j
 WHERE j.partition = :partition AND j.id = i.value AND j.state || '' IN ('waiting', 'scheduled', 'held', 'ready')
-  AND coalesce(j.hold, '') <> 'workflow';
+  AND NOT EXISTS (SELECT 1 FROM foliot_workflows w
+                  WHERE w.partition = :partition AND w.waiter = j.id AND w.state = 'running');
 DELETE FROM foliot_jobs
 WHERE rowid IN (SELECT j.rowid FROM json_each(:ids) i CROSS JOIN foliot_jobs j
                 WHERE j.partition = :partition AND j.id = i.value
                   AND j.state || '' IN ('waiting', 'scheduled', 'held', 'ready')
-                  AND coalesce(j.hold, '') <> 'workflow')
+                  AND NOT EXISTS (SELECT 1 FROM foliot_workflows w
+                                  WHERE w.partition = :partition AND w.waiter = j.id AND w.state = 'running'))
 RETURNING id;
 
 -- name: await_workflows
@@ -299,7 +301,8 @@ SELECT s.job, s.number, s.name, s.rule, coalesce(s.state, j.state, 'waiting'), s
        CASE WHEN s.grown = '[]' THEN s.children WHEN s.children = '[]' THEN s.grown
             ELSE rtrim(s.children, ']') || ',' || substr(s.grown, 2) END, s.signal,
        s.mapped, s.added_by, s.finished_at, s.result, s.template, s.payload, s.begun, s.state,
-       coalesce(j.claimed_at, h.started_at, d.started_at), coalesce(j.hold, h.reason, d.reason), s.fence, s.generation
+       coalesce(j.claimed_at, h.started_at, d.started_at), coalesce(j.hold, h.reason, d.reason), s.fence, s.generation,
+       j.cancel_requested AND s.state IS NULL
 FROM foliot_steps s
 LEFT JOIN foliot_jobs j ON j.partition = :partition AND j.id = s.job
 LEFT JOIN foliot_history h ON h.rowid = (
