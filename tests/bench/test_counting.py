@@ -16,6 +16,7 @@ import pytest
 
 from foliot.bench.count import check_once, tally
 from foliot.bench.jobs import count_async
+from foliot.bench.probe_postgres import PostgresProbe
 from foliot.bench.sheet import Sheet, calls
 from foliot.bench.stage import Stage, open_stage
 from foliot.bench.workers import Workers
@@ -138,6 +139,16 @@ def test_a_bench_that_is_told_to_end_leaves_nothing_behind(
     capsys.readouterr()
     assert main(["stats", "--json", "--url", settings.store.url]) == 0
     assert json.loads(capsys.readouterr().out)["total"]["ended"] == 0
+
+
+@pytest.mark.parametrize("url", ["postgres"], indirect=True)
+def test_a_bench_that_is_told_to_end_within_a_statement_leaves_nothing_behind(
+    settings: Settings,
+) -> None:
+    with open_stage(settings, force=False, say=print):
+        probe = PostgresProbe(settings.store.url)
+        probe._connection.pgconn.send_query(b"SELECT pg_sleep(60)")
+        probe.leave()
 
 
 def calls_made(path: Path) -> bool:

@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode
 import psycopg
 from psycopg import RawCursor, sql
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import TransactionStatus
 
 from foliot.bench.jobs import KINDS, QUEUE
 from foliot.bench.sizes import Sizes
@@ -42,10 +43,7 @@ FROM generate_series(%(first)s::bigint, %(last)s::bigint) AS g,
 class PostgresProbe:
     def __init__(self, url: str) -> None:
         self._url = url
-        try:
-            self._connection = psycopg.connect(url, autocommit=True)
-        except psycopg.OperationalError as error:
-            raise StoreUnavailable(f"PostgreSQL: {error}") from error
+        self._connection = _connect(url)
         self._twin: str | None = None
 
     def describe(self) -> dict[str, str]:
@@ -199,6 +197,10 @@ class PostgresProbe:
             self._twin = None
 
     def leave(self) -> None:
+        if self._connection.info.transaction_status is not TransactionStatus.IDLE:
+            # The bench was told to end in the middle of a statement.
+            self._connection.close()
+            self._connection = _connect(self._url)
         self.empty()
         self.close()
 
@@ -226,3 +228,10 @@ class PostgresProbe:
             cursor.execute(query, [_LIKE])
             for (number,) in cursor:
                 yield number
+
+
+def _connect(url: str) -> psycopg.Connection[Any]:
+    try:
+        return psycopg.connect(url, autocommit=True)
+    except psycopg.OperationalError as error:
+        raise StoreUnavailable(f"PostgreSQL: {error}") from error
