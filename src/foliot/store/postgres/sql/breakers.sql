@@ -26,16 +26,18 @@ FROM foliot.breakers ORDER BY name;
 
 -- name: count_behind
 -- How many jobs wait for each of these, in all partitions, up to a number: also those that may be asked again, and were
--- not yet. Rides jobs_gated and jobs_admitted.
+-- not yet. In their order, so that it rides jobs_gated and jobs_admitted.
 SELECT b.name, (SELECT count(*) FROM (
     SELECT 1
     FROM generate_series(0, :partitions::integer - 1) AS p (partition)
     CROSS JOIN LATERAL (
-        SELECT 1 FROM foliot.jobs j
-        WHERE j.partition = p.partition AND j.hold = 'limit' AND j.hold_note = 'breaker:' || b.name
+        (SELECT 1 FROM foliot.jobs j
+         WHERE j.partition = p.partition AND j.hold = 'limit' AND j.hold_note = 'breaker:' || b.name
+         ORDER BY j.band, j.rank, j.id LIMIT :limit)
         UNION ALL
-        SELECT 1 FROM foliot.jobs j
-        WHERE j.partition = p.partition AND j.state = 'ready' AND j.hold_note = 'breaker:' || b.name
+        (SELECT 1 FROM foliot.jobs j
+         WHERE j.partition = p.partition AND j.state = 'ready' AND j.hold_note = 'breaker:' || b.name
+         ORDER BY j.band, j.rank, j.id LIMIT :limit)
         LIMIT :limit
     ) w
     LIMIT :limit) c)
@@ -43,22 +45,25 @@ FROM unnest(:names::text[]) AS b (name);
 
 -- name: find_behind
 -- One of those who wait for this one and could go on: of a paused queue nobody can, and a breaker does not stay in the way
--- of others for them. With `since`, or one that tries: it was claimed since then. Rides jobs_gated, jobs_admitted and
--- jobs_running.
+-- of others for them. With `since`, or one that tries: it was claimed since then. The first of each, although any would
+-- do: so it rides jobs_gated, jobs_admitted and jobs_running whatever the planner believes of how many wait for others.
 SELECT 1
 FROM generate_series(0, :partitions::integer - 1) AS p (partition)
 CROSS JOIN LATERAL (
-    SELECT 1 FROM foliot.jobs j
-    WHERE j.partition = p.partition AND j.hold = 'limit' AND j.hold_note = 'breaker:' || :name::text
-      AND j.queue || '' <> ALL (ARRAY(SELECT q.name FROM foliot.queues q WHERE q.paused_at IS NOT NULL))
+    (SELECT 1 FROM foliot.jobs j
+     WHERE j.partition = p.partition AND j.hold = 'limit' AND j.hold_note = 'breaker:' || :name::text
+       AND j.queue || '' <> ALL (ARRAY(SELECT q.name FROM foliot.queues q WHERE q.paused_at IS NOT NULL))
+     ORDER BY j.band, j.rank, j.id LIMIT 1)
     UNION ALL
-    SELECT 1 FROM foliot.jobs j
-    WHERE j.partition = p.partition AND j.state = 'ready' AND j.hold_note = 'breaker:' || :name::text
-      AND j.queue || '' <> ALL (ARRAY(SELECT q.name FROM foliot.queues q WHERE q.paused_at IS NOT NULL))
+    (SELECT 1 FROM foliot.jobs j
+     WHERE j.partition = p.partition AND j.state = 'ready' AND j.hold_note = 'breaker:' || :name::text
+       AND j.queue || '' <> ALL (ARRAY(SELECT q.name FROM foliot.queues q WHERE q.paused_at IS NOT NULL))
+     ORDER BY j.band, j.rank, j.id LIMIT 1)
     UNION ALL
-    SELECT 1 FROM foliot.jobs j
-    WHERE :since::float8 IS NOT NULL AND j.partition = p.partition AND j.state = 'running'
-      AND j.claimed_at >= to_timestamp(:since::float8) AND j.extras::jsonb ->> 'breaker' = :name::text
+    (SELECT 1 FROM foliot.jobs j
+     WHERE :since::float8 IS NOT NULL AND j.partition = p.partition AND j.state = 'running'
+       AND j.claimed_at >= to_timestamp(:since::float8) AND j.extras::jsonb ->> 'breaker' = :name::text
+     ORDER BY j.session LIMIT 1)
     LIMIT 1
 ) w
 LIMIT 1;

@@ -16,4 +16,5 @@ CREATE TABLE foliot.breakers (
 ) WITH (fillfactor = 50);
 
 -- What waited for a limit, may be asked again, and was not yet: whoever closes a breaker must know of it.
-CREATE INDEX jobs_admitted ON foliot.jobs (partition, hold_note) WHERE state = 'ready' AND hold_note IS NOT NULL;
+CREATE INDEX jobs_admitted ON foliot.jobs (partition, hold_note, band, rank, id)
+    WHERE state = 'ready' AND hold_note IS NOT NULL;
