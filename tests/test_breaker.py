@@ -104,12 +104,27 @@ def test_its_gate_is_what_its_state_says(options: Options, life: Any) -> None:
                 assert gate.concurrency == 0
             case State.HALF_OPEN:
                 assert gate is not None
-                assert gate.concurrency == options.probes
+                assert gate.concurrency is not None
+                assert gate.concurrency % options.probes == 0
             case State.RECOVERING:
                 assert gate is not None
                 assert gate.concurrency is None
                 assert gate.rate is not None
                 assert gate.rate >= options.release
+
+
+def test_each_time_the_longest_has_passed_while_half_open_as_many_more_may_try() -> None:
+    """One that hangs without a timeout would keep all others out."""
+    one = Breaker(name="stripe", options=Options(failures=1, open_for=5, longest=10, probes=2))
+    one = report(one, Report(tallies=(Tally(0.0, 1, 0),)), 1000.0)
+    one, seen = pass_time(one, 1005.0, waiting=True), []
+    for second in range(150):
+        one = pass_time(one, 1005.0 + second, waiting=True, trying=True)
+        assert one.gate is not None
+        seen.append(one.gate.concurrency)
+    assert seen[::10] == [2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 20, 20, 20, 20, 20]
+    one = report(one, Report(succeeded=(140.0,)), 1155.0)
+    assert one.state is State.RECOVERING, "the first that tried counts, however long it took"
 
 
 @settings(deadline=None)

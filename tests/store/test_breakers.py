@@ -282,6 +282,19 @@ async def test_one_that_is_half_open_stays_so_while_its_only_try_runs(world: Wor
     await end(world, session, probe, End.RETRY)
 
 
+async def test_a_try_that_hangs_keeps_the_others_out_for_the_longest_only(world: World) -> None:
+    session = await world.open_session()
+    await half_open(world, open_for=5, longest=10)
+    await world.submit_many(2, more=STRIPE)
+    assert len(await world.claim(session)) == 1
+    await go_on(world)
+    assert await world.claim(session) == []
+    world.clock.advance(10)
+    await world.store.breakers.tick()
+    await go_on(world)
+    assert len(await world.claim(session)) == 1
+
+
 @pytest.mark.parametrize("how", ["it ended", "its worker was lost", "it began before"])
 async def test_one_that_is_half_open_is_closed_when_nobody_tries_any_more(
     world: World, how: str

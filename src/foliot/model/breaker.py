@@ -24,6 +24,7 @@ _FASTEST: Final = 1_000_000.0  # each second
 _LONGEST_RECOVERY: Final = 600.0  # seconds
 _LONGEST_WAIT: Final = 86_400.0  # seconds that a service may ask to be left alone
 _LONGEST_REASON: Final = 200
+_MOST_ROUNDS: Final = 10
 BY_HAND: Final = "by hand"
 _SLACK: Final = (
     0.001  # seconds, for what subtracting loses; for longer than that it was open before
@@ -96,8 +97,15 @@ class Breaker(msgspec.Struct, frozen=True, kw_only=True):
         if self.state is State.RECOVERING:
             rate = self.rate or self.options.release
             return Limit(name=name, rate=rate, burst=max(1, ceil(rate / 10)), note=note)
-        probes = self.options.probes if self.state is State.HALF_OPEN else 0
+        probes = self.options.probes * self._rounds if self.state is State.HALF_OPEN else 0
         return Limit(name=name, concurrency=probes, note=note)
+
+    @property
+    def _rounds(self) -> int:
+        """Of tries: as many more may each time that the longest has passed, for one that hangs without a timeout would
+        keep all others out."""
+        passed = (self.until or self.since) - self.since
+        return max(1, min(_MOST_ROUNDS, round(passed / self.options.longest)))
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -124,15 +132,16 @@ def report(breaker: Breaker, told: Report, now: float) -> Breaker:
     return _open(breaker, now, _clean(told.error)) if _too_many(breaker) else breaker
 
 
-def pass_time(breaker: Breaker, now: float, *, waiting: bool) -> Breaker:
-    """What time alone brings. `waiting`: somebody is held for it who could go on, or it is half open and one tries."""
+def pass_time(breaker: Breaker, now: float, *, waiting: bool, trying: bool = False) -> Breaker:
+    """What time alone brings. `waiting`: somebody is held for it who could go on. `trying`: it is half open, and one
+    tries."""
     breaker = _in_time(breaker, now)
     over = breaker.until is not None and now >= breaker.until
     # Half open and nobody there to try, nor trying, for long: it must not be in the way of all others' claims for ever.
     idle = breaker.state is State.RECOVERING or (breaker.state is State.HALF_OPEN and over)
     # Those who wait may be such that nobody serves: by then it has doubled its rate often, or nobody else is there.
     old = breaker.state is State.RECOVERING and now - breaker.since >= _LONGEST_RECOVERY
-    if old or (idle and not waiting):
+    if old or (idle and not waiting and not trying):
         closed = breaker if breaker.state is State.RECOVERING else _let_go(breaker)
         return msgspec.structs.replace(
             closed, state=State.CLOSED, since=now, until=None, rate=None, successes=0
@@ -150,7 +159,11 @@ def pass_time(breaker: Breaker, now: float, *, waiting: bool) -> Breaker:
             breaker, rate=min(_FASTEST, rate), until=now + _DOUBLES, successes=0
         )
     if breaker.state is State.HALF_OPEN:
-        return msgspec.structs.replace(breaker, until=now + breaker.options.longest)
+        until = now + breaker.options.longest
+        since = (
+            breaker.since if trying else now
+        )  # nobody has come yet: it is as if it were half open from now on
+        return msgspec.structs.replace(breaker, since=since, until=until)
     return breaker
 
 

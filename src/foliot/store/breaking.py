@@ -20,8 +20,16 @@ from foliot.model.event import NewEvent
 from foliot.model.limit import BREAKER
 from foliot.store.searching import Record
 
-# Of a breaker, of the time, and of whether anybody waits for it, or tries: what follows.
-Decide = Callable[[Breaker, float, bool], Breaker]
+
+class Behind(msgspec.Struct, frozen=True):
+    """Who stands behind a breaker, where that is asked for."""
+
+    waits: bool = False  # somebody does who could go on
+    tries: bool = False  # somebody does: it is half open
+
+
+# Of a breaker, of the time, and of who stands behind it: what follows.
+Decide = Callable[[Breaker, float, Behind], Breaker]
 
 
 class Shift(msgspec.Struct, frozen=True):
@@ -119,9 +127,15 @@ class Changing(ABC):
 
     @abstractmethod
     async def _change(
-        self, name: str, decide: Decide, *, record: Record | None = None, make: bool = True
+        self,
+        name: str,
+        decide: Decide,
+        *,
+        record: Record | None = None,
+        make: bool = True,
+        look: bool = False,
     ) -> Shift | None:
-        """None: it is not there, and was not to be made."""
+        """None: it is not there, and was not to be made. `look`: who stands behind it is asked for."""
 
     async def declare(self, name: str, options: Options) -> bool:
         if any(one.name == name and one.options == options for one in (await self._read())[1]):
@@ -179,8 +193,11 @@ class Changing(ABC):
     async def _pass_time(self, name: str) -> Shift | None:
         return await self._change(
             name,
-            lambda one, now, waiting: model.pass_time(one, now, waiting=waiting),
+            lambda one, now, behind: model.pass_time(
+                one, now, waiting=behind.waits, trying=behind.tries
+            ),
             make=False,
+            look=True,
         )
 
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from foliot.clock import Clock
-from foliot.model.breaker import Breaker, State
+from foliot.model.breaker import Breaker
 from foliot.store.breaking import (
+    Behind,
     Changing,
     Decide,
     Found,
@@ -50,7 +51,13 @@ class PostgresBreakers(Changing):
         return (rows[0][0] if rows else 0.0), [breaker_of(row[1:]) for row in rows]
 
     async def _change(
-        self, name: str, decide: Decide, *, record: Record | None = None, make: bool = True
+        self,
+        name: str,
+        decide: Decide,
+        *,
+        record: Record | None = None,
+        make: bool = True,
+        look: bool = False,
     ) -> Shift | None:
         async def talk(ask: Ask) -> Shift | None:
             if make:
@@ -60,7 +67,8 @@ class PostgresBreakers(Changing):
             if not rows:
                 return None
             before, now = breaker_of(rows[0][1:]), rows[0][0]
-            shift = Shift(before, decide(before, now, await self._anybody(ask, before)))
+            behind = await self._behind(ask, before) if look else Behind()
+            shift = Shift(before, decide(before, now, behind))
             await self._save(ask, shift)
             if record is not None and shift.changed:
                 for step in audit_steps(record([name]), self._clock):
@@ -84,13 +92,8 @@ class PostgresBreakers(Changing):
             await ask(Step(LIMITS["raise_version"], {}))
             await recount(ask, now)
 
-    async def _anybody(self, ask: Ask, breaker: Breaker) -> bool:
-        """Whether somebody waits for it who could go on, or tries, where that is asked for."""
-        if breaker.state not in (State.RECOVERING, State.HALF_OPEN):
-            return False
-        asked: Values = {
-            "partitions": self._partitions,
-            "name": breaker.name,
-            "since": tries_since(breaker),
-        }
-        return bool(await ask(Step(SQL["find_behind"], asked)))
+    async def _behind(self, ask: Ask, breaker: Breaker) -> Behind:
+        since = tries_since(breaker)
+        asked: Values = {"partitions": self._partitions, "name": breaker.name, "since": since}
+        [(waits, tries)] = await ask(Step(SQL["find_behind"], asked))
+        return Behind(waits, tries)

@@ -9,6 +9,7 @@ from typing import Final
 from foliot.clock import Clock
 from foliot.model.breaker import Breaker
 from foliot.store.breaking import (
+    Behind,
     Changing,
     Decide,
     Found,
@@ -50,7 +51,13 @@ class SqliteBreakers(Changing):
         return await self._connections.read(lambda c: _list(c, store_now(self._clock)))
 
     async def _change(
-        self, name: str, decide: Decide, *, record: Record | None = None, make: bool = True
+        self,
+        name: str,
+        decide: Decide,
+        *,
+        record: Record | None = None,
+        make: bool = True,
+        look: bool = False,
     ) -> Shift | None:
         def run(connection: Connection) -> Shift | None:
             if make:
@@ -60,9 +67,8 @@ class SqliteBreakers(Changing):
             if not rows:
                 return None
             before = breaker_of(rows[0][1:])
-            asked: Values = {"partitions": self._all, "name": name, "since": tries_since(before)}
-            waiting = bool(execute(connection, SQL["find_behind"], asked))
-            shift = Shift(before, decide(before, rows[0][0], waiting))
+            behind = self._behind(connection, before) if look else Behind()
+            shift = Shift(before, decide(before, rows[0][0], behind))
             self._save(connection, shift, now)
             if shift.changed:
                 write_record(connection, record, [name], now=now)
@@ -81,6 +87,12 @@ class SqliteBreakers(Changing):
         if shift.moved:
             execute(connection, LIMITS["raise_version"], {"now": now})
             recount(connection, now)
+
+    def _behind(self, connection: Connection, breaker: Breaker) -> Behind:
+        since = tries_since(breaker)
+        asked: Values = {"partitions": self._all, "name": breaker.name, "since": since}
+        [(waits, tries)] = execute(connection, SQL["find_behind"], asked)
+        return Behind(bool(waits), bool(tries))
 
     def _count(self, connection: Connection, names: Sequence[str], most: int) -> dict[str, int]:
         """How many wait for each."""

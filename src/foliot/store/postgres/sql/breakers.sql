@@ -44,26 +44,24 @@ SELECT b.name, (SELECT count(*) FROM (
 FROM unnest(:names::text[]) AS b (name);
 
 -- name: find_behind
--- One of those who wait for this one and could go on: of a paused queue nobody can, and a breaker does not stay in the way
--- of others for them. With `since`, or one that tries: it was claimed since then. The first of each, although any would
--- do: so it rides jobs_gated, jobs_admitted and jobs_running whatever the planner believes of how many wait for others.
-SELECT 1
+-- Whether anybody waits for this one who could go on: of a paused queue nobody can, and a breaker does not stay in the way
+-- of others for them. And, with `since`, whether one tries: it was claimed since then. The first of each, although any
+-- would do: so it rides jobs_gated, jobs_admitted and jobs_running whatever the planner believes of how many wait for others.
+SELECT coalesce(bool_or(NOT w.tries), false), coalesce(bool_or(w.tries), false)
 FROM generate_series(0, :partitions::integer - 1) AS p (partition)
 CROSS JOIN LATERAL (
-    (SELECT 1 FROM foliot.jobs j
+    (SELECT false AS tries FROM foliot.jobs j
      WHERE j.partition = p.partition AND j.hold = 'limit' AND j.hold_note = 'breaker:' || :name::text
        AND j.queue || '' <> ALL (ARRAY(SELECT q.name FROM foliot.queues q WHERE q.paused_at IS NOT NULL))
      ORDER BY j.band, j.rank, j.id LIMIT 1)
     UNION ALL
-    (SELECT 1 FROM foliot.jobs j
+    (SELECT false FROM foliot.jobs j
      WHERE j.partition = p.partition AND j.state = 'ready' AND j.hold_note = 'breaker:' || :name::text
        AND j.queue || '' <> ALL (ARRAY(SELECT q.name FROM foliot.queues q WHERE q.paused_at IS NOT NULL))
      ORDER BY j.band, j.rank, j.id LIMIT 1)
     UNION ALL
-    (SELECT 1 FROM foliot.jobs j
+    (SELECT true FROM foliot.jobs j
      WHERE :since::float8 IS NOT NULL AND j.partition = p.partition AND j.state = 'running'
        AND j.claimed_at >= to_timestamp(:since::float8) AND j.extras::jsonb ->> 'breaker' = :name::text
      ORDER BY j.session LIMIT 1)
-    LIMIT 1
-) w
-LIMIT 1;
+) w;

@@ -33,19 +33,20 @@ SELECT b.value, (SELECT count(*) FROM (
 FROM json_each(:names) b;
 
 -- name: find_behind
--- One of those who wait for this one and could go on: of a paused queue nobody can, and a breaker does not stay in the way
--- of others for them. With `since`, or one that tries: it was claimed since then. Rides foliot_jobs_gated,
+-- Whether anybody waits for this one who could go on: of a paused queue nobody can, and a breaker does not stay in the way
+-- of others for them. And, with `since`, whether one tries: it was claimed since then. Rides foliot_jobs_gated,
 -- foliot_jobs_admitted and foliot_jobs_running.
-SELECT 1 FROM json_each(:partitions) p
-CROSS JOIN foliot_jobs j ON j.partition = p.value AND j.hold = 'limit' AND j.hold_note = 'breaker:' || :name
-WHERE NOT EXISTS (SELECT 1 FROM foliot_queues q WHERE q.name = j.queue AND q.paused_at IS NOT NULL)
-UNION ALL
-SELECT 1 FROM json_each(:partitions) p
-CROSS JOIN foliot_jobs j ON j.partition = p.value AND j.state = 'ready' AND j.hold_note = 'breaker:' || :name
-WHERE NOT EXISTS (SELECT 1 FROM foliot_queues q WHERE q.name = j.queue AND q.paused_at IS NOT NULL)
-UNION ALL
-SELECT 1 FROM json_each(:partitions) p
-CROSS JOIN foliot_jobs j ON j.partition = p.value AND j.state = 'running'
-WHERE :since IS NOT NULL AND j.claimed_at >= CAST(round(:since * 1000000) AS INTEGER)
-  AND json_extract(j.extras, '$.breaker') = :name
-LIMIT 1;
+SELECT EXISTS (
+    SELECT 1 FROM json_each(:partitions) p
+    CROSS JOIN foliot_jobs j ON j.partition = p.value AND j.hold = 'limit' AND j.hold_note = 'breaker:' || :name
+    WHERE NOT EXISTS (SELECT 1 FROM foliot_queues q WHERE q.name = j.queue AND q.paused_at IS NOT NULL)
+    UNION ALL
+    SELECT 1 FROM json_each(:partitions) p
+    CROSS JOIN foliot_jobs j ON j.partition = p.value AND j.state = 'ready' AND j.hold_note = 'breaker:' || :name
+    WHERE NOT EXISTS (SELECT 1 FROM foliot_queues q WHERE q.name = j.queue AND q.paused_at IS NOT NULL)
+), EXISTS (
+    SELECT 1 FROM json_each(:partitions) p
+    CROSS JOIN foliot_jobs j ON j.partition = p.value AND j.state = 'running'
+    WHERE :since IS NOT NULL AND j.claimed_at >= CAST(round(:since * 1000000) AS INTEGER)
+      AND json_extract(j.extras, '$.breaker') = :name
+);
