@@ -83,6 +83,38 @@ async def test_for_a_token_alone_what_runs_is_not_counted(
     assert counted == [True, False, False, False, True]
 
 
+async def test_what_runs_is_counted_once_for_all_partitions(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counting is for all of them; for each of thirty-two it took longer than the second until the next look."""
+    await limit(world, "queue:default", concurrency=1)
+    session, first = await world.open_session(lease=1000), world.partition
+    every = range(world.store.partitions)
+    for partition in every:
+        world.partition = partition
+        await world.submit_many(2)
+        await world.claim(session)
+    world.partition = first
+    mine = Held()
+    mine.held = frozenset(every)
+    partitions = cast("Partitions", mine)
+    duty = Limits(Office(world.store, partitions, world.clock, world.ids, announce=lambda _: None))
+    limits: Any = world.store.limits
+    tend, counted = limits.tend, list[bool]()
+
+    async def spied(*asked: Any, anew: bool, **given: Any) -> Any:
+        counted.append(anew)
+        return await tend(*asked, anew=anew, **given)
+
+    monkeypatch.setattr(limits, "tend", spied)
+    for _ in range(2):
+        counted.clear()
+        duty.see(await world.store.jobs.peek())
+        await duty.tick()
+        assert sorted(counted) == [False] * (len(every) - 1) + [True]
+        world.clock.advance(1.0)
+
+
 async def test_who_has_to_wait_after_nobody_did_is_seen_at_the_next_peek(world: World) -> None:
     """Also if those before were there at the last one: else a rate with one token waits for the next look, a second."""
     session = await world.open_session()

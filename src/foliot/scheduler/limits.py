@@ -38,6 +38,7 @@ class Limits(Duty):
         self._relax_at = 0.0
         self._waits: dict[int, float] = {}  # as of the last look at each partition
         self._all_at: dict[int, float] = {}  # when all who wait in a partition are looked at
+        self._counted = False  # what runs, in all partitions, in this round
         self._rates: dict[int, _Rates] = {}  # and where only those who wait for these, before that
 
     def see(self, peek: Peek) -> None:
@@ -65,6 +66,7 @@ class Limits(Duty):
         self._rates = {p: rates for p, rates in self._rates.items() if rates and p in held}
         limited = (self._limited | self._rates.keys()) & held
         self._waits.clear()
+        self._counted = False
         if not limited:  # those that another sees to may become ours without any news of them
             return _EVERY if self._limited else _SELDOM
         return min([await self._tend(partition) for partition in limited])
@@ -88,7 +90,9 @@ class Limits(Duty):
 
     async def _ask(self, partition: int, after: str, among: list[str] | None = None) -> Tended:
         limits = self._store.limits
-        tended = await limits.tend(partition, after, limit=MOST_GATES, among=among)
+        anew = among is None and not self._counted
+        tended = await limits.tend(partition, after, limit=MOST_GATES, among=among, anew=anew)
+        self._counted |= anew and not tended.idle
         if tended.admitted:
             self._announce(news_of(partition, tended.admitted))
         if tended.wait is not None:

@@ -79,11 +79,18 @@ class Limits(Protocol):
         ...
 
     async def tend(
-        self, partition: int, after: str, *, limit: int, among: Sequence[str] | None = None
+        self,
+        partition: int,
+        after: str,
+        *,
+        limit: int,
+        among: Sequence[str] | None = None,
+        anew: bool = True,
     ) -> Tended:
         """Count anew what runs, and let those go on that wait for limits with room; as many limits as said, after
         this one, and of all together no more than one transaction should move. For what nobody else sees to: a worker
-        died, a limit was raised. Or a token has come: `among` these limits only, and nothing is counted for that."""
+        died, a limit was raised. Not `anew`: that has just been counted, in all partitions. Or a token has come:
+        `among` these limits only, and nothing is counted for that."""
         ...
 
     async def relax(self) -> bool:

@@ -57,8 +57,15 @@ class PostgresLimits:
         return await self._connections.converse(talk)
 
     async def tend(
-        self, partition: int, after: str, *, limit: int, among: Sequence[str] | None = None
+        self,
+        partition: int,
+        after: str,
+        *,
+        limit: int,
+        among: Sequence[str] | None = None,
+        anew: bool = True,
     ) -> Tended:
+        enter = recount if anew and among is None else stand
         if among is None:
             asked: Values = {"partition": partition, "after": after, "limit": limit}
             waited = await self._connections.read(SQL["find_gates"], asked)
@@ -70,7 +77,7 @@ class PostgresLimits:
         names = [row[0] for row in waited]
 
         async def talk(ask: Ask) -> Tended:
-            door = await (recount if among is None else stand)(ask, self._now(), names)
+            door = await enter(ask, self._now(), names)
             look = look_at(door, names, again_soon=among is not None)
             found: Rows = []
             if look.rooms:

@@ -232,8 +232,15 @@ class SqliteLimits:
         return await self._connections.transact(run)
 
     async def tend(
-        self, partition: int, after: str, *, limit: int, among: Sequence[str] | None = None
+        self,
+        partition: int,
+        after: str,
+        *,
+        limit: int,
+        among: Sequence[str] | None = None,
+        anew: bool = True,
     ) -> Tended:
+        enter = recount if anew and among is None else stand
         asked: Values = {"partition": partition, "after": after, "limit": limit}
         find = SQL["find_gates"]
         if among is not None:
@@ -249,7 +256,7 @@ class SqliteLimits:
             names = [row[0] for row in execute(connection, find, asked)]
             if not names:
                 return Tended([], None, idle=True)
-            door = (recount if among is None else stand)(connection, store_now(self._clock), names)
+            door = enter(connection, store_now(self._clock), names)
             seen = look_at(door, names, again_soon=among is not None)
             found: Rows = []
             for name, number in seen.rooms.items():
