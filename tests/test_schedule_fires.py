@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from itertools import count, islice
 from typing import Any, cast
 
 import msgspec
@@ -66,11 +67,46 @@ async def test_after_an_outage_one_warning_tells_of_all_late_triggers(
         await times.make(f"n{minute}", f"{minute} * * * *")
     times.world.clock.advance(2 * 60 * MINUTE)
     await times.fire()
-    told = [record for record in caplog.records if "were missed" in record.getMessage()]
+    told = [record for record in caplog.records if "missed" in record.getMessage()]
     assert 1 <= len(told) <= times.store.partitions
-    late = [record.args for record in told if isinstance(record.args, tuple)]
-    assert sum(cast(int, one[0]) for one in late) == 12
-    assert sum(cast(int, one[1]) for one in late) == 24
+    late = [record.getMessage() for record in told]
+    assert sum(_more(one) + 1 for one in late) == 12
+    assert sum(int(one.split("missed ")[1].split(maxsplit=1)[0]) for one in late) == 24
+
+
+def _more(told: str) -> int:
+    """How many schedules a warning does not name."""
+    return int(told.split(" and ")[1].split(maxsplit=1)[0]) if " more " in told else 0
+
+
+async def test_a_late_schedule_is_named_as_people_called_it(
+    times: Times, caplog: pytest.LogCaptureFixture
+) -> None:
+    await times.make("heartbeat", "every 2 seconds")
+    times.world.clock.advance(40)
+    await times.fire()
+    [told] = [record.getMessage() for record in caplog.records if "missed" in record.getMessage()]
+    assert told == "'heartbeat' is late by 39 s and has missed 20 times"
+
+
+async def test_schedules_that_are_late_together_are_told_of_together(
+    times: Times, caplog: pytest.LogCaptureFixture
+) -> None:
+    partitions = times.store.partitions
+    names = (f"n{number}" for number in count())
+    first = (n for n in names if not partition_of(schedule_id("default", n), partitions))
+    made = list(islice(first, 4))
+    for name in made[:3]:
+        await times.make(name)
+    await times.make(made[3], "1 * * * *")
+    times.world.clock.advance(5 * MINUTE)
+    await times.fire()
+    [told] = [record.getMessage() for record in caplog.records if "missed" in record.getMessage()]
+    named = told.split("'")[1]
+    assert named in made
+    assert told.replace(named, "n") == (
+        "'n' and 3 more are late, the first by 241 s, and have missed 6 times of 2 triggers"
+    )
 
 
 async def test_a_pause_answers_for_its_times(times: Times) -> None:

@@ -45,3 +45,14 @@ def named(names: Iterable[str]) -> str:
     all_ = list(names)
     more = "" if len(all_) <= _MOST_NAMED else f" and {len(all_) - _MOST_NAMED:,} more"
     return f"{', '.join(all_[:_MOST_NAMED])}{more}"
+
+
+def first_of(name: str, more: int, *, or_more: bool = False) -> str:
+    """One of them, and how many more there are."""
+    others = f" and {more:,}{' or' if or_more else ''} more" if more else ""
+    return f"{shown(name)}{others}"
+
+
+def counted(count: int, what: str, *, or_more: bool = False) -> str:
+    """1 job, 2 jobs, 10,000 or more jobs."""
+    return f"{count:,}{' or more' if or_more else ''} {what}{'' if count == 1 else 's'}"

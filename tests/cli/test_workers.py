@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cli.conftest import Answer, Shell
-from foliot import Foliot, commands
+from foliot import Event, Foliot, commands, hook_sync
 from foliot.ids import Ids, SessionId
 from foliot.model.job import End, Outcome
 from foliot.model.lane import lane_of
@@ -160,7 +160,7 @@ def test_the_doctor_names_what_is_overdue(shell: Shell) -> None:
     assert answer.code == 1
     verdict, value = found(answer)["overdue"]
     assert verdict == "bad"
-    assert value.startswith("2 due and not made ready, the first for ")
+    assert value.startswith("2 jobs due and not made ready, the first for ")
 
 
 def make_late(shell: Shell) -> None:
@@ -186,3 +186,76 @@ def test_the_doctor_names_paused_queues_and_kinds_without_a_worker(shell: Shell)
     assert told["kinds without worker"] == ("look", "send")
     assert told["paused"][0] == "look"
     assert told["paused"][1].endswith("Z by ada: why")
+
+
+def test_the_doctor_says_where_nobody_does_the_schedulers_duties(shell: Shell) -> None:
+    open_session(shell, duties=False)
+    open_session(shell, pid=4712, lease=0)  # it could, and is gone
+    answer = shell("doctor", "--json")
+    assert answer.code == 1
+    [finding] = [one for one in answer.json["findings"] if one["what"] == "duties"]
+    assert finding["verdict"] == "bad"
+    assert finding["value"] == "no live process does the scheduler's duties"
+    assert "foliot scheduler" in finding["advice"]
+    open_session(shell, pid=4713, kinds=())
+    answer = shell("doctor", "--json")
+    assert (answer.code, "duties" in found(answer)) == (0, False)
+
+
+def test_an_idle_store_has_nobody_who_should_do_duties(shell: Shell) -> None:
+    answer = shell("doctor", "--json")
+    assert (answer.code, "duties" in found(answer)) == (0, False)
+
+
+def test_the_doctor_names_workflows_and_events_that_nobody_sees_to(shell: Shell) -> None:
+    app = Foliot(shell.url)
+
+    @app.on("job.cancelled")
+    def tell(event: Event) -> None: ...
+
+    @app.job
+    def send() -> None: ...
+
+    with app, app.workflow("order", deadline=0.001) as flow:
+        flow.wait_for("payment")
+    shell.ask(lambda store: hook_sync.sync_hooks(store, app.registry))
+    with app:
+        send.submit().cancel()
+    with sqlite3.connect(shell.url.removeprefix("sqlite:///")) as file:
+        file.execute("UPDATE foliot_outbox SET at = at - 60000000")
+        file.execute("UPDATE foliot_workflows SET deadline_at = deadline_at - 60000000")
+    file.close()
+    answer = shell("doctor", "--json")
+    told = [(one["what"], one["value"]) for one in answer.json["findings"]]
+    assert ("overdue", "1 event not told to those who listen") in told
+    assert ("overdue", "1 workflow past the deadline") in told
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["tick"], "'tick' has not fired for 1m"),
+        (["tick", "tock"], "'tick' and 1 more have not fired, the first for 1m"),
+        (["tick", "tock", "tack"], "'tick' and 2 more have not fired, the first for 1m"),
+    ],
+)
+def test_the_doctor_names_schedules_that_are_late_as_people_called_them(
+    shell: Shell, names: list[str], told: str
+) -> None:
+    app = Foliot(shell.url)
+
+    @app.job
+    def send() -> None: ...
+
+    with app:
+        for name in names:
+            app.schedule(name, send.prepare(), "every 2 seconds")
+    with sqlite3.connect(shell.url.removeprefix("sqlite:///")) as file:
+        file.execute("UPDATE foliot_triggers SET next_fire_at = next_fire_at - 62000000")
+    file.close()
+    answer = shell("doctor", "--json")
+    verdict, value = found(answer)["schedules overdue"]
+    assert verdict == "bad"
+    first = value.split("'")[1]
+    assert first in names
+    assert value.replace(first, "tick").startswith(told)

@@ -330,9 +330,9 @@ async def test_schedules_are_made_while_their_trigger_is_forgotten(
 
 
 async def test_what_is_overdue_is_named_the_longest_first(world: World, table: Table) -> None:
-    await table.create_many(2)
+    first = await table.create_many(2)
     world.clock.advance(61)
-    await table.create_many(3, words="another")
+    second = await table.create_many(3, words="another")
     world.clock.advance(60)
     found = await world.store.schedules.overdue(seconds=0.5)
     assert [(one.partition, one.expression, one.seconds, one.size) for one in found] == [
@@ -340,6 +340,17 @@ async def test_what_is_overdue_is_named_the_longest_first(world: World, table: T
         (table.partition, "another", 1, 3),
     ]
     assert len(await world.store.schedules.overdue(seconds=30)) == 1
+    names = [(await table.get(ids[0])).name for ids in (first, second)]
+    assert [one.schedule for one in found] == names
+
+
+async def test_a_trigger_without_schedules_is_not_overdue(world: World, table: Table) -> None:
+    [one, other] = await table.create_many(2)
+    world.clock.advance(90)
+    for id, left in ((one, [1]), (other, [])):
+        await world.store.schedules.delete(table.partition, [id])
+        late = await world.store.schedules.overdue(seconds=0.5)
+        assert [trigger.size for trigger in late] == left
 
 
 async def test_the_forecast_names_the_largest_groups(world: World, table: Table) -> None:

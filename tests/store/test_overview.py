@@ -8,6 +8,8 @@ import pytest
 
 from foliot.model.job import End, JobState
 from foliot.model.overview import HeldJobs, QueueLoad
+from support.flows import draw
+from support.hooks import listen
 from support.stores import World
 
 pytestmark = pytest.mark.anyio
@@ -52,6 +54,7 @@ async def test_an_empty_store_has_nothing_to_tell(world: World) -> None:
     assert await overview.failures(limit=5) == []
     found = await overview.overdue(late=1, cap=CAP)
     assert (found.scheduled, found.oldest, found.past_deadline) == (0, None, 0)
+    assert (found.workflows, found.events) == (0, 0)
 
 
 async def test_what_is_behind_its_time_is_found(world: World) -> None:
@@ -62,6 +65,22 @@ async def test_what_is_behind_its_time_is_found(world: World) -> None:
     world.clock.advance(30)
     found = await world.store.overview.overdue(late=5, cap=CAP)
     assert (found.scheduled, found.oldest, found.past_deadline) == (2, 20.0, 1)
+
+
+async def test_workflows_and_events_that_nobody_sees_to_are_found(world: World) -> None:
+    flow = await draw(world)
+    await flow.submit(flow.step("a"), deadline=10)
+    await listen(world, "job.cancelled")
+    await world.cancel(await world.submit(), await world.submit())
+    for seconds, workflows, events in ((5, 0, 0), (5, 0, 2), (6, 1, 2)):
+        world.clock.advance(seconds)
+        found = await world.store.overview.overdue(late=5, cap=CAP)
+        assert (found.workflows, found.events) == (workflows, events), seconds
+    assert (await world.store.overview.overdue(late=5, cap=1)).events == 1
+    await flow.settle()
+    await world.store.events.deliver(world.partition, limit=10)
+    found = await world.store.overview.overdue(late=5, cap=CAP)
+    assert (found.workflows, found.events) == (0, 0)
 
 
 async def test_running_jobs_are_shown_longest_first(world: World) -> None:

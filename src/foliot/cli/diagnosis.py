@@ -14,13 +14,15 @@ from foliot.model.definition import StoredDefinition
 from foliot.model.lane import Lane
 from foliot.model.overview import HeldJobs, Overdue
 from foliot.model.session import Session
+from foliot.shown import counted, first_of
 from foliot.store.breaking import Found
 from foliot.store.port import Store
 from foliot.store.queueing import Queue
-from foliot.store.scheduling import GRACE, MOST_LATE, LateTrigger
+from foliot.store.scheduling import GRACE, MOST_LATE, MOST_SHARING, LateTrigger
 
 _CAP: Final = 10_000
 _LATE: Final = 10.0  # seconds behind its time before something is overdue
+HELP: Final = "start foliot scheduler, or a worker without --no-scheduler"
 _FOREVER: Final = {  # nobody but a person can help these
     "unknown_kind": "start a worker that knows the kind, or cancel them",
     "unfitting_payload": "foliot check module:app says what does not fit; change or cancel them",
@@ -66,6 +68,7 @@ async def gather(store: Store) -> Facts:
 
 
 def diagnose(facts: Facts) -> Iterator[Finding]:
+    yield from _duties(facts)
     yield from _sick(facts)
     yield from _held(facts)
     yield from _overdue(facts)
@@ -74,6 +77,14 @@ def diagnose(facts: Facts) -> Iterator[Finding]:
     yield from _paused(facts)
     yield from _breakers(facts)
     yield from _unknown(facts)
+
+
+def _duties(facts: Facts) -> Iterator[Finding]:
+    """Without any process, that is what is wrong."""
+    live = [session for session in facts.sessions if session.live]
+    if live and not any(session.duties for session in live):
+        value = "no live process does the scheduler's duties"
+        yield Finding("bad", "duties", value, f"what is not due at once waits: {HELP}")
 
 
 def _sick(facts: Facts) -> Iterator[Finding]:
@@ -88,7 +99,7 @@ def _sick(facts: Facts) -> Iterator[Finding]:
     lost = [session for session in facts.sessions if not session.live]
     if lost:
         names = ", ".join(f"{session.host}:{session.pid}" for session in lost)
-        advice = "their jobs are taken back as soon as a worker or scheduler runs"
+        advice = "their jobs are taken back as soon as somebody does the scheduler's duties"
         yield Finding("look", "lost processes", names, advice)
 
 
@@ -101,24 +112,28 @@ def _held(facts: Facts) -> Iterator[Finding]:
 
 
 def _overdue(facts: Facts) -> Iterator[Finding]:
-    overdue = facts.overdue
-    if overdue.scheduled:
-        oldest = f", the first for {ago(overdue.oldest or 0)}"
-        value = f"{_count(overdue.scheduled)} due and not made ready{oldest}"
-        yield Finding("bad", "overdue", value, "a worker or scheduler must run")
-    if overdue.past_deadline:
-        value = f"{_count(overdue.past_deadline)} running past their timeout"
-        yield Finding("bad", "overdue", value, "a worker or scheduler must run to take them back")
+    found = facts.overdue
+    since = f", the first for {ago(found.oldest or 0)}"
+    for count, what, is_, more in (
+        (found.scheduled, "job", "due and not made ready", since),
+        (found.past_deadline, "job", "running past the timeout", ""),
+        (found.workflows, "workflow", "past the deadline", ""),
+        (found.events, "event", "not told to those who listen", ""),
+    ):
+        if count:
+            value = f"{counted(count, what, or_more=count >= _CAP)} {is_}{more}"
+            yield Finding("bad", "overdue", value, f"somebody must see to that: {HELP}")
 
 
 def _late(facts: Facts) -> Iterator[Finding]:
-    if facts.late:
-        first, count = facts.late[0], len(facts.late)
-        more = " or more" if count >= MOST_LATE else ""
-        said = "1 trigger has" if count == 1 else f"{count}{more} triggers have"
-        value = f"{said} not fired, {first.expression!r} for {ago(first.seconds)}"
-        advice = "a worker or scheduler must run; missed times follow each schedule's misfire rule"
-        yield Finding("bad", "schedules overdue", value, advice)
+    if not facts.late:
+        return
+    first, count = facts.late[0], sum(trigger.size for trigger in facts.late)
+    capped = len(facts.late) >= MOST_LATE or any(one.size >= MOST_SHARING for one in facts.late)
+    said = "has not fired" if count == 1 else "have not fired, the first"
+    value = f"{first_of(first.schedule, count - 1, or_more=capped)} {said} for {ago(first.seconds)}"
+    advice = f"missed times follow each schedule's misfire rule: {HELP}"
+    yield Finding("bad", "schedules overdue", value, advice)
 
 
 def _stranded(facts: Facts) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from foliot.cli.ask import ask
-from foliot.cli.diagnosis import Facts, Finding, diagnose, gather
+from foliot.cli.diagnosis import HELP, Facts, Finding, diagnose, gather
 from foliot.cli.options import DEFAULT_OPTIONS, Options
 from foliot.cli.output import print_json, print_table
 from foliot.model.session import Session
@@ -107,7 +107,7 @@ def _table(grade: Grade) -> Iterator[Finding]:
         )
     if grade.history_days_ahead is not None:
         enough = grade.history_days_ahead >= _FEW_DAYS
-        advice = "" if enough else "a worker or scheduler must run to make them"
+        advice = "" if enough else f"somebody must make them: {HELP}"
         verdict = "ok" if enough else "bad"
         yield Finding(verdict, "history", f"{grade.history_days_ahead} days made ahead", advice)
 

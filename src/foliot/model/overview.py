@@ -44,6 +44,8 @@ class Overdue(msgspec.Struct, frozen=True):
     scheduled: int  # due, and not admitted
     oldest: float | None  # seconds since the time of the first of these
     past_deadline: int  # running longer than their timeout, and not taken back
+    workflows: int  # past their deadline, and not asked to end
+    events: int  # not delivered
 
 
 class Tally(msgspec.Struct, frozen=True):

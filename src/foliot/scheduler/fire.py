@@ -16,6 +16,7 @@ from foliot.model.job import JobState
 from foliot.model.schedule import FOREVER
 from foliot.scheduler.duty import Duty, Office
 from foliot.scheduler.timetables import Timetables
+from foliot.shown import counted, first_of, shown
 from foliot.store.port import Peek, Wake
 from foliot.store.scheduling import GRACE, Due, Fired, Jump, Move
 from foliot.when import count_between, last_until, tzdata_version
@@ -88,7 +89,7 @@ class Fire(Duty):
             else:
                 moves.append(self._move(due))
         if jumps:
-            _warn(jumps, found)
+            await self._warn(partition, jumps, found)
             moved += await self._store.schedules.jump(partition, jumps, tzdata=tzdata)
         for batch in batches(moves):
             fired = await self._store.schedules.fire(partition, batch, tzdata=tzdata)
@@ -127,26 +128,32 @@ class Fire(Duty):
             return Jump(due.id, due.nominal, due.nominal, 1, "excluded", following or FOREVER)
         return None
 
+    async def _warn(self, partition: int, jumps: Sequence[Jump], found: Sequence[Due]) -> None:
+        """Once for all: after an outage there are many."""
+        counts = {due.id: due.count for due in found}
+        missed = {
+            jump.trigger: jump.count
+            for jump in jumps
+            if jump.reason == "missed" and counts[jump.trigger]
+        }
+        late = [due for due in found if due.id in missed]
+        if not late:
+            return
+        first = min(late, key=lambda due: due.nominal)
+        name = await self._store.schedules.first_of(partition, first.id) or first.expression
+        more = sum(due.count for due in late) - 1
+        seconds, times = first.now - first.nominal, counted(sum(missed.values()), "time")
+        if more:
+            log.warning(
+                "%s are late, the first by %.0f s, and have missed %s of %s",
+                *(first_of(name, more), seconds, times, counted(len(late), "trigger")),
+            )
+        else:
+            log.warning("%s is late by %.0f s and has missed %s", shown(name), seconds, times)
+
     def _tell(self, partition: int, fired: Fired) -> int:
         tell(self._announce, partition, fired)
         return fired.moved
-
-
-def _warn(jumps: Sequence[Jump], found: Sequence[Due]) -> None:
-    """Once for all: after an outage there are many."""
-    missed = [jump for jump in jumps if jump.reason == "missed"]
-    if not missed:
-        return
-    first = min(missed, key=lambda jump: jump.nominal)
-    due = next(due for due in found if due.id == first.trigger)
-    log.warning(
-        "%d triggers are late and %d of their times were missed; the latest by %.0f s: %r (%s)",
-        len(missed),
-        sum(jump.count for jump in missed),
-        due.now - due.nominal,
-        due.expression,
-        due.timezone,
-    )
 
 
 def batches(moves: Iterable[Move]) -> list[list[Move]]:

@@ -39,7 +39,7 @@ def held_jobs(rows: Sequence[Row]) -> list[HeldJobs]:
 
 
 def overdue(row: Row) -> Overdue:
-    return Overdue(scheduled=row[0], oldest=row[1], past_deadline=row[2])
+    return Overdue(*row)
 
 
 def active_job(row: Row) -> ActiveJob:

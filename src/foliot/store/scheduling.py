@@ -35,6 +35,7 @@ from foliot.store.searching import Record
 # A trigger that is later than so many seconds was missed; what is later than that only a little is fired as usual.
 GRACE: Final = 10.0
 MOST_LATE: Final = 100
+MOST_SHARING: Final = 1_000  # schedules of each of these that are counted
 FIRST_SCHEDULE: Final = ScheduleId("00000000-0000-0000-0000-000000000000")
 
 
@@ -146,7 +147,8 @@ class LateTrigger(msgspec.Struct, frozen=True):
     expression: str
     timezone: str
     seconds: float
-    size: int
+    size: int  # schedules, counted up to MOST_SHARING
+    schedule: str  # one of them
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -312,6 +314,8 @@ class Schedules(Protocol):
     async def overdue(self, *, seconds: float) -> list[LateTrigger]:
         """Triggers that should have fired so long ago, the longest first, MOST_LATE at most."""
         ...
+
+    async def first_of(self, partition: int, trigger: int) -> str | None: ...  # a name
 
     async def forecast(self, *, limit: int) -> tuple[list[Group], int]:
         """The groups with the most schedules, and how many triggers there are."""

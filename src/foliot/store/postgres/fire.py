@@ -16,6 +16,7 @@ from foliot.store.postgres.connection import Ask, Connections, Step, Values
 from foliot.store.reply import Rows
 from foliot.store.scheduling import (
     MOST_LATE,
+    MOST_SHARING,
     CatchUp,
     Due,
     Fired,
@@ -158,10 +159,16 @@ class Firing:
             "partitions": numbers(range(self._partitions)),
             "seconds": seconds,
             "limit": MOST_LATE,
+            "cap": MOST_SHARING,
             "now": self._clock.now_for_store(),
         }
         found = await self._connections.read(SQL["find_overdue_triggers"], values)
         return [LateTrigger(*row) for row in found]
+
+    async def first_of(self, partition: int, trigger: int) -> str | None:
+        values: Values = {"partition": partition, "trigger": trigger}
+        found = await self._connections.read(SQL["get_first_schedule"], values)
+        return str(found[0][0]) if found else None
 
     async def forecast(self, *, limit: int) -> tuple[list[Group], int]:
         groups = await self._connections.read(SQL["forecast_triggers"], {"limit": limit})

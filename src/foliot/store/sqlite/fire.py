@@ -16,6 +16,7 @@ from foliot.store import rows
 from foliot.store.events import missed_of
 from foliot.store.scheduling import (
     MOST_LATE,
+    MOST_SHARING,
     CatchUp,
     Due,
     Fired,
@@ -149,10 +150,16 @@ class Firing:
             "partitions": to_json(list(range(self._partitions))),
             "seconds": seconds,
             "limit": MOST_LATE,
+            "cap": MOST_SHARING,
             "now": store_now(self._clock),
         }
         found = await self._read("find_overdue_triggers", values)
         return [LateTrigger(*row) for row in found]
+
+    async def first_of(self, partition: int, trigger: int) -> str | None:
+        values: Values = {"partition": partition, "trigger": trigger}
+        found = await self._read("get_first_schedule", values)
+        return str(found[0][0]) if found else None
 
     async def forecast(self, *, limit: int) -> tuple[list[Group], int]:
         groups = await self._read("forecast_triggers", {"limit": limit})

@@ -227,11 +227,21 @@ WHERE (SELECT 1 FROM foliot.listeners l WHERE l.event = 'schedule.missed' LIMIT 
 ON CONFLICT DO NOTHING;
 
 -- name: find_overdue_triggers
-SELECT t.partition, t.expression, t.timezone, extract(epoch FROM coalesce(:now, now()) - t.next_fire_at)::float8, t.size
+-- Each with the name of its first schedule, and how many it has. Those without any will be forgotten, not fired.
+SELECT t.partition, t.expression, t.timezone, extract(epoch FROM coalesce(:now, now()) - t.next_fire_at)::float8,
+       (SELECT count(*) FROM (SELECT FROM foliot.schedules s
+                              WHERE s.partition = t.partition AND s.trigger = t.id LIMIT :cap) c),
+       f.name
 FROM foliot.triggers t
+CROSS JOIN LATERAL (SELECT s.name FROM foliot.schedules s
+                    WHERE s.partition = t.partition AND s.trigger = t.id ORDER BY s.id LIMIT 1) f
 WHERE t.partition = ANY (:partitions::smallint[])
   AND t.next_fire_at < coalesce(:now, now()) - make_interval(secs => :seconds::float8)
 ORDER BY t.next_fire_at LIMIT :limit;
+
+-- name: get_first_schedule
+SELECT s.name FROM foliot.schedules s
+WHERE s.partition = :partition AND s.trigger = :trigger ORDER BY s.id LIMIT 1;
 
 -- name: forecast_triggers
 SELECT t.expression, t.timezone, t.dst_gap, t.dst_overlap, sum(t.size)::bigint, min(extract(epoch FROM t.next_fire_at))::bigint

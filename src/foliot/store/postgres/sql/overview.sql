@@ -53,7 +53,17 @@ SELECT count(*), extract(epoch FROM coalesce(:now, now()) - min(r.run_at))::floa
             SELECT FROM generate_series(0, :partitions::integer - 1) AS p (partition)
             CROSS JOIN foliot.jobs j
             WHERE j.partition = p.partition AND j.state = 'running' AND j.deadline_at IS NOT NULL
-              AND j.deadline_at < coalesce(:now, now()) - make_interval(secs => :late) LIMIT :cap) d)
+              AND j.deadline_at < coalesce(:now, now()) - make_interval(secs => :late) LIMIT :cap) d),
+       (SELECT count(*) FROM (
+            SELECT FROM generate_series(0, :partitions::integer - 1) AS p (partition)
+            CROSS JOIN foliot.workflows w
+            WHERE w.partition = p.partition AND w.state = 'running' AND NOT w.cancel_requested
+              AND w.deadline_at < coalesce(:now, now()) - make_interval(secs => :late) LIMIT :cap) d),
+       (SELECT count(*) FROM (
+            SELECT FROM generate_series(0, :partitions::integer - 1) AS p (partition)
+            CROSS JOIN foliot.outbox o
+            WHERE o.partition = p.partition
+              AND o.at < coalesce(:now, now()) - make_interval(secs => :late) LIMIT :cap) d)
 FROM (SELECT j.run_at FROM generate_series(0, :partitions::integer - 1) AS p (partition)
       CROSS JOIN LATERAL (SELECT j.run_at FROM foliot.jobs j
                           WHERE j.partition = p.partition AND j.state = 'scheduled'

@@ -166,11 +166,21 @@ WHERE (s.misfire = 'all') = (:policy = 'all') AND s.active_from <= json_extract(
 ON CONFLICT DO NOTHING;
 
 -- name: find_overdue_triggers
-SELECT t.partition, t.expression, t.timezone, (:now - t.next_fire_at) / 1000000.0, t.size
-FROM foliot_triggers t
+-- Each with the name of its first schedule, and how many it has. Those without any will be forgotten, not fired.
+SELECT t.partition, t.expression, t.timezone, (:now - t.next_fire_at) / 1000000.0,
+       (SELECT count(*) FROM (SELECT 1 FROM foliot_schedules s
+                              WHERE s.partition = t.partition AND s.trigger = t.id LIMIT :cap)),
+       f.name
+FROM foliot_triggers t CROSS JOIN foliot_schedules f
+  ON f.partition = t.partition AND f.id = (SELECT s.id FROM foliot_schedules s
+                                           WHERE s.partition = t.partition AND s.trigger = t.id ORDER BY s.id LIMIT 1)
 WHERE t.partition IN (SELECT value FROM json_each(:partitions))
   AND t.next_fire_at < :now - CAST(:seconds * 1000000 AS INTEGER)
 ORDER BY t.next_fire_at LIMIT :limit;
+
+-- name: get_first_schedule
+SELECT s.name FROM foliot_schedules s
+WHERE s.partition = :partition AND s.trigger = :trigger ORDER BY s.id LIMIT 1;
 
 -- name: forecast_triggers
 SELECT t.expression, t.timezone, t.dst_gap, t.dst_overlap, sum(t.size), min(t.next_fire_at) / 1000000

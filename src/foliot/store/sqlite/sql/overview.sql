@@ -53,7 +53,14 @@ SELECT count(*), (:now - min(r.run_at)) / 1000000.0,
        (SELECT count(*) FROM (
             SELECT 1 FROM json_each(:partitions) p CROSS JOIN foliot_jobs j
             WHERE j.partition = p.value AND j.state = 'running' AND j.deadline_at IS NOT NULL
-              AND j.deadline_at < :now - CAST(:late * 1000000 AS INTEGER) LIMIT :cap))
+              AND j.deadline_at < :now - CAST(:late * 1000000 AS INTEGER) LIMIT :cap)),
+       (SELECT count(*) FROM (
+            SELECT 1 FROM json_each(:partitions) p CROSS JOIN foliot_workflows w
+            WHERE w.partition = p.value AND w.state = 'running' AND NOT w.cancel_requested
+              AND w.deadline_at IS NOT NULL AND w.deadline_at < :now - CAST(:late * 1000000 AS INTEGER) LIMIT :cap)),
+       (SELECT count(*) FROM (
+            SELECT 1 FROM json_each(:partitions) p CROSS JOIN foliot_outbox o
+            WHERE o.partition = p.value AND o.at < :now - CAST(:late * 1000000 AS INTEGER) LIMIT :cap))
 FROM (SELECT j.run_at FROM json_each(:partitions) p CROSS JOIN foliot_jobs j
       WHERE j.partition = p.value AND j.state = 'scheduled' AND j.run_at < :now - CAST(:late * 1000000 AS INTEGER)
       LIMIT :cap) r;
