@@ -13,7 +13,8 @@ from foliot.model.job import ClaimedJob, End, Outcome
 from foliot.model.retry import Fixed
 from foliot.registry import define
 from foliot.testing.clock import ManualClock
-from foliot.worker.run import Interrupted, Lost, Requested, TimedOut, failure
+from foliot.worker.invoke import Unfitting
+from foliot.worker.run import Interrupted, Lost, Requested, TimedOut, failure, report
 
 LOSS_LIMIT = 3
 
@@ -53,6 +54,15 @@ def test_each_way_to_end_has_its_outcome(
 ) -> None:
     outcome = _end(job, error)
     assert (outcome.end, outcome.reason) == (end, reason)
+
+
+def test_of_a_payload_that_does_not_fit_the_log_says_what_people_can_read(
+    job: ClaimedJob, caplog: pytest.LogCaptureFixture
+) -> None:
+    report(job, _end(job, Unfitting("ValidationError: no field 'to'")))
+    assert caplog.messages == [
+        f"job {job.id} (work) is held: its payload does not fit: ValidationError: no field 'to'"
+    ]
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), TimedOut("late"), Retry(after=1)])

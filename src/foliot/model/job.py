@@ -217,6 +217,14 @@ UNFITTING = "unfitting_payload"  # why a job is held whose payload is not what i
 STOPPED = ("cancelled", "killed", "abandoned")  # how an attempt that was asked to end has ended
 
 
+def readable_note(reason: str | None, note: str | None) -> str | None:
+    """That of an unfitting payload begins with the fingerprint of what it does not fit, by which the store finds out
+    that this has changed. It says nothing to people."""
+    if note is None or reason != UNFITTING:
+        return note
+    return note.partition(": ")[2] or note
+
+
 class Outcome(msgspec.Struct, frozen=True, gc=False):
     """What a worker says of a job it holds; exactly one for each claim."""
 

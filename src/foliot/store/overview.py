@@ -8,9 +8,9 @@ from typing import Final
 import msgspec
 
 from foliot.ids import JobId
-from foliot.model.job import JobState, Progress
+from foliot.model.job import JobState, Progress, readable_note
 from foliot.model.overview import ActiveJob, Failure, HeldJobs, Loads, Overdue, QueueLoad
-from foliot.store.rows import Row, readable_note
+from foliot.store.rows import Row
 
 LONGEST_LOOK: Final = 10_000  # rows that are looked at to find those to show
 

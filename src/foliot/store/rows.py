@@ -14,7 +14,6 @@ from foliot.ids import JobId, ScheduleId, SessionId
 from foliot.model.audit import Entry
 from foliot.model.definition import Defaults, StoredDefinition
 from foliot.model.job import (
-    UNFITTING,
     Attempt,
     ClaimedJob,
     Extras,
@@ -23,6 +22,7 @@ from foliot.model.job import (
     NewJob,
     Parent,
     Progress,
+    readable_note,
 )
 from foliot.model.lane import Strategy
 from foliot.model.rollup import Ended, Histogram, Key, Rollup, Sum, add_up
@@ -91,14 +91,6 @@ def job(row: Row, time: ToTime, names: ToNames) -> Job:
         note=readable_note(row[16], row[29]),
         workflow=None if row[30] is None else JobId(row[30]),
     )
-
-
-def readable_note(reason: str | None, note: str | None) -> str | None:
-    """That of an unfitting payload begins with the fingerprint of what it does not fit, by which the store finds out
-    that this has changed. It says nothing to people."""
-    if note is None or reason != UNFITTING:
-        return note
-    return note.partition(": ")[2] or note
 
 
 def attempt(row: Row, time: ToTime) -> Attempt:

@@ -10,7 +10,7 @@ from foliot.builtin import Awaiting
 from foliot.errors import Cancel, FoliotError, MissingInput, Retry, SoftTimeout
 from foliot.ids import Ids
 from foliot.model.definition import JobDefinition
-from foliot.model.job import STOPPED, UNFITTING, ClaimedJob, End, Outcome
+from foliot.model.job import STOPPED, UNFITTING, ClaimedJob, End, Outcome, readable_note
 from foliot.model.retry import Exponential, Fixed, ask
 from foliot.model.workflow import HELD_FOR_WORKFLOW, WORKFLOW_KIND
 from foliot.schema import stored_definition
@@ -169,9 +169,8 @@ def report(job: ClaimedJob, outcome: Outcome) -> None:
     if outcome.end is End.HOLD and outcome.reason == HELD_FOR_WORKFLOW:
         log.debug("job %s waits for workflow %s", job.id, outcome.awaits)
     elif outcome.end is End.HOLD:
-        log.warning(
-            "job %s (%s) is held: its payload does not fit: %s", job.id, job.kind, outcome.error
-        )
+        note = readable_note(outcome.reason, outcome.error)
+        log.warning("job %s (%s) is held: its payload does not fit: %s", job.id, job.kind, note)
     elif outcome.reason in STOPPED:
         log.info("job %s (%s) is %s: %s", job.id, job.kind, outcome.reason, outcome.error)
     elif outcome.end is End.RETRY:
