@@ -8,6 +8,7 @@ import pytest
 
 from foliot.ids import JobId, home_id, partition_of
 from foliot.model.audit import Deed
+from foliot.model.breaker import Options, Report, Tally
 from foliot.model.job import End, More, Outcome
 from foliot.model.schedule import Misfire
 from foliot.model.workflow import Rule
@@ -482,6 +483,31 @@ async def _catch_up_at_once(table: Table) -> None:
     found = await table.gap()
     assert found.due is not None
     await table.catch_up(CatchUp(found.gap, found.due.stateful, nominal=found.gap.to))
+
+
+async def test_that_a_breaker_closes_is_not_told_with_why_it_had_opened(world: World) -> None:
+    name = breaker_here(world, "stripe")
+    await listen(world, "breaker.closed")
+    breakers = world.store.breakers
+    await breakers.declare(name, Options(failures=1, open_for=1))
+    await breakers.report(name, Report(tallies=(Tally(0.0, 1, 0),), error="ConnectionError: no"))
+    world.clock.advance(1)
+    await breakers.tick()
+    await breakers.report(name, Report(succeeded=(0.0,)))
+    [row] = await outbox_rows(world)
+    assert row["data"]["state"] == "recovering"
+    assert {row["data"].get(key) for key in ("reason", "note", "by")} == {None}
+
+
+async def test_who_closes_a_breaker_by_hand_and_why_is_told(world: World) -> None:
+    name = breaker_here(world, "stripe")
+    await listen(world, "breaker.closed")
+    breakers = world.store.breakers
+    await breakers.report(name, Report(tallies=(Tally(0.0, 5, 0),), error="ConnectionError: no"))
+    await breakers.close(name, note="they are back", by="ada")
+    [row] = await outbox_rows(world)
+    told = {key: row["data"].get(key) for key in ("reason", "note", "by")}
+    assert told == {"reason": "by hand", "note": "they are back", "by": "ada"}
 
 
 async def test_a_breaker_that_opens_is_told_to_those_who_listen_to_that(world: World) -> None:

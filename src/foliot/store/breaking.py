@@ -15,7 +15,7 @@ import msgspec
 
 from foliot.ids import home_id, partition_of, slot_of_key
 from foliot.model import breaker as model
-from foliot.model.breaker import Breaker, Options, Report, State, Tally, events_of
+from foliot.model.breaker import BY_HAND, Breaker, Options, Report, State, Tally, events_of
 from foliot.model.event import NewEvent
 from foliot.model.limit import BREAKER
 from foliot.store.searching import Record
@@ -58,10 +58,12 @@ def events_told(shift: Shift, partitions: int) -> tuple[int, list[NewEvent]]:
     one = shift.after
     home = home_id(slot_of_key(BREAKER, one.name))
     until = one.until if one.state is State.OPEN else None
+    # One that closes keeps why it had opened for those who look at it, but that is not why it closes.
+    why = one.reason if one.state is State.OPEN or one.reason == BY_HAND else None
     data = {
         "state": one.state.value,
         "until": None if until is None else datetime.fromtimestamp(until, UTC).isoformat(),
-        "reason": one.reason,
+        "reason": why,
         "note": one.note,
         "by": one.by,
     }
