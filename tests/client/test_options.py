@@ -332,3 +332,11 @@ def test_a_mistyped_keyword_is_refused_with_what_was_meant(
     with pytest.raises(InvalidValue) as refused:
         said(app)
     assert str(refused.value).startswith(told)
+
+
+@pytest.mark.parametrize("nothing", [(), [], {}])
+def test_a_breaker_that_would_count_no_error_is_refused(app: Foliot, nothing: Any) -> None:
+    with pytest.raises(InvalidValue, match="names none") as refused:
+        app.breaker("stripe", on=nothing)
+    assert refused.value.field == "on"
+    assert app.registry.breakers == {}

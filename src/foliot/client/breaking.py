@@ -9,6 +9,7 @@ from functools import partial
 from foliot.breaker_commands import apply_breakers, check_breaker_name, options_of
 from foliot.checks import check_errors, options_checked
 from foliot.client.portal import Portal
+from foliot.errors import InvalidValue
 from foliot.registry import Registry
 
 
@@ -50,6 +51,16 @@ class Breaking:
             release=release,
         )
         if on is not None:
-            self._registry.breaks_on[name] = check_errors(on, field="on")
+            self._registry.breaks_on[name] = _counted(on)
         self._registry.breakers[name] = options
         self._home.tell(partial(apply_breakers, breakers={name: options}))
+
+
+def _counted(on: object) -> tuple[type[BaseException], ...]:
+    errors = check_errors(on, field="on")
+    if not errors:
+        example, hint = "on=(ConnectionError,)", "left out, all errors count"
+        raise InvalidValue(
+            "on", on, "names none, so no error would be counted", example=example, hint=hint
+        )
+    return errors
