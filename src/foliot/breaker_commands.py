@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from foliot.author import Author, by_hand
 from foliot.checks import check_name, check_note, check_number, check_seconds, check_whole
-from foliot.errors import InvalidValue
+from foliot.errors import FoliotError, InvalidValue
 from foliot.limit_commands import MOST_COUNTED, let_in, read_rate
 from foliot.model.breaker import Options
-from foliot.shown import did_you_mean
+from foliot.shown import did_you_mean, named, shown
 from foliot.store.breaking import Found, Shift
 from foliot.store.port import Store
 
@@ -108,7 +108,7 @@ async def close_breaker(
     who, record = by_hand(by, "close breaker", **_told({"note": note}))
     shift = await store.breakers.close(name, note=_note(note), by=who, record=record)
     if shift is None:
-        raise _unknown(name, await _known(store), "foliot breakers list shows those there are")
+        raise _unknown(name, await _known(store))
     if shift.moved:
         await let_in(store)
     return shift
@@ -117,13 +117,18 @@ async def close_breaker(
 async def _known(store: Store) -> set[str]:
     """Those that there are, and those that definitions name."""
     there = {one.breaker.name for one in await store.breakers.all(most=1)}
-    named = {one.options.breaker for one in await store.definitions.all()}
-    return there | {name for name in named if name is not None}
+    of_kinds = {one.options.breaker for one in await store.definitions.all()}
+    return there | {name for name in of_kinds if name is not None}
 
 
-def _unknown(name: str, known: Iterable[str], otherwise: str) -> InvalidValue:
-    hint = did_you_mean(name, sorted(known)) or otherwise
-    return InvalidValue("breaker", name, "is not known", example='"stripe"', hint=hint)
+def _unknown(name: str, known: Iterable[str], otherwise: str | None = None) -> FoliotError:
+    names = sorted(known)
+    near = did_you_mean(name, names)
+    there = f"there are {named(names)}" if names else "there are none so far"
+    hint = near or there
+    if otherwise is not None:
+        hint += f" {otherwise}" if near else f"; {otherwise}"
+    return FoliotError(f"no breaker is called {shown(name)}", hint=hint)
 
 
 def _release(release: object) -> tuple[float, float]:

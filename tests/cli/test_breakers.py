@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from cli.conftest import Shell
 from foliot.model.breaker import Report, Tally
 from foliot.model.job import Extras, More
@@ -46,8 +48,41 @@ def test_one_that_is_not_known_is_named_with_what_is_meant(shell: Shell) -> None
     shell("breakers", "open", "stripe", "--new")
     for act in ("close", "open"):
         answer = shell("breakers", act, "strpe")
-        assert answer.code == 2
-        assert "hint: did you mean" in answer.err and "stripe" in answer.err.split("hint:")[1]
+        assert (answer.code, answer.out) == (1, "")
+        said, hint = answer.err.splitlines()
+        assert said == "error: no breaker is called 'strpe'"
+        assert hint.startswith("hint: did you mean stripe?")
+    assert "--new" in hint
+
+
+def test_of_one_that_is_not_known_those_there_are_are_named(shell: Shell) -> None:
+    for act in ("close", "open"):
+        answer = shell("breakers", act, "stripe")
+        assert answer.err.startswith(
+            "error: no breaker is called 'stripe'\nhint: there are none so far"
+        )
+    for name in ("bank", "mail"):
+        shell("breakers", "open", name, "--new")
+    for act in ("close", "open"):
+        answer = shell("breakers", act, "stripe")
+        assert answer.err.splitlines()[1].startswith("hint: there are bank, mail")
+
+
+@pytest.mark.parametrize("what", ["limits", "hooks", "calendars", "schedules", "breakers"])
+def test_a_name_that_nothing_has_is_refused_alike(shell: Shell, what: str) -> None:
+    act = {"hooks": "remove", "breakers": "close"}.get(what, "delete")
+    name = "queue:nope" if what == "limits" else "nope"
+    answer = shell(what, act, name)
+    assert (answer.code, answer.out) == (1, "")
+    assert answer.err.startswith(f"error: no {what[:-1]} is called '{name}'\nhint: ")
+
+
+def test_times_are_written_as_everywhere(shell: Shell) -> None:
+    opened = shell("breakers", "open", "stripe", "--new", "--for", "10m", "--json").json
+    [listed] = shell("breakers", "list", "--json").json["breakers"]
+    for told in (opened, listed):
+        for time in (told["since"], told["until"]):
+            assert time.endswith("Z") and "+" not in time
 
 
 def test_a_wrong_time_is_a_mistake_of_the_caller(shell: Shell) -> None:

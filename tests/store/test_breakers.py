@@ -8,7 +8,7 @@ import pytest
 
 from foliot.author import Author
 from foliot.breaker_commands import close_breaker, open_breaker
-from foliot.errors import InvalidValue
+from foliot.errors import FoliotError
 from foliot.ids import JobId, SessionId
 from foliot.model.breaker import Breaker, Options, Report, State, Tally
 from foliot.model.job import ClaimedJob, End, Extras, JobState, More, Outcome
@@ -511,7 +511,7 @@ async def test_closed_by_hand_it_does_not_wait_for_one_that_tries(world: World) 
 
 async def test_one_that_nobody_knows_cannot_be_closed(world: World) -> None:
     await world.store.breakers.declare("stripe", Options())
-    with pytest.raises(InvalidValue, match="stripe"):
+    with pytest.raises(FoliotError, match="stripe"):
         await close_breaker(world.store, "strip")
     [found] = await world.store.breakers.all(most=10)
     assert found.breaker.name == "stripe"
@@ -564,7 +564,7 @@ async def test_those_who_wait_are_counted_for_people(world: World) -> None:
 
 async def test_a_slip_of_the_pen_opens_nothing_and_is_told(world: World) -> None:
     await open_breaker(world.store, "stripe", new=True)
-    with pytest.raises(InvalidValue, match="is not known") as refused:
+    with pytest.raises(FoliotError, match="no breaker is called") as refused:
         await open_breaker(world.store, "strpe")
     assert "stripe" in str(refused.value.hint)
     assert [one.breaker.name for one in await world.store.breakers.all(most=1)] == ["stripe"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from foliot.cli.options import DEFAULT_OPTIONS, Options
-from foliot.cli.output import print_json, print_table, printable
+from foliot.cli.output import print_json, print_table, print_unknown, printable
 from foliot.errors import InvalidValue
 
 if TYPE_CHECKING:
@@ -86,14 +86,17 @@ def delete(name: str, *, by: str | None = None, options: Options = DEFAULT_OPTIO
 
     author = Author(Ids(), by)
 
-    async def run(store: Store) -> bool:
-        return await schedule_calendars.delete_calendar(store, name, by=author)
+    async def run(store: Store) -> tuple[bool, list[Calendar]]:
+        deleted = await schedule_calendars.delete_calendar(store, name, by=author)
+        return deleted, await store.calendars.all()
 
-    deleted = ask(options, run)
+    deleted, others = ask(options, run)
     if options.json:
         print_json({"name": name, "deleted": deleted})
+    elif deleted:
+        print(printable(f"deleted {name}"))
     else:
-        print(printable(f"deleted {name}" if deleted else f"no calendar is called {name}"))
+        print_unknown("calendar", name, [one.name for one in others])
     return 0 if deleted else 1
 
 
