@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -137,9 +138,20 @@ def test_a_server_that_is_not_there_is_named(foliot: Foliot_, url: str, said: st
         assert "Traceback" not in answer.err
 
 
+# Each in its own way: a table, a chart, the whole of a screen, bars.
+_DRAWN = (
+    ("jobs", "list"),
+    ("stats",),
+    ("top", "--once"),
+    ("schedules", "forecast", "--hours", "2"),
+)
+
+
 @row("L46")
-def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
-    with _start("config", "show", directory=tmp_path) as process:
+@pytest.mark.parametrize("command", [("config", "show"), *_DRAWN], ids=" ".join)
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path, command: tuple[str, ...]) -> None:
+    assert _run("db", "init", directory=tmp_path)[0] == 0
+    with _start(*command, directory=tmp_path) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()
@@ -197,6 +209,20 @@ def test_surroundings_change_nothing(tmp_path: Path, environment: dict[str, str]
     assert plain[0] == 0
     assert "\x1b" not in plain[1]
     assert _run("config", "show", directory=tmp_path, **environment) == plain
+
+
+@row("L55")
+@pytest.mark.parametrize("command", _DRAWN, ids=" ".join)
+def test_a_width_that_cannot_be_hides_nothing(tmp_path: Path, command: tuple[str, ...]) -> None:
+    assert _run("db", "init", directory=tmp_path)[0] == 0
+    for columns in ("0", "1"):
+        code, out, err = _run(*command, directory=tmp_path, COLUMNS=columns)
+        assert (code, err) == (0, "")
+        lines = out.splitlines()
+        if "forecast" in command:  # an hour more where it has just struck
+            assert len([line for line in lines if re.match("[A-Z][a-z]{2} [0-9:]{5}", line)]) >= 2
+        else:
+            assert out == _run(*command, directory=tmp_path)[1] != ""
 
 
 _SHOP = """

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any, NoReturn, Self
 
 import msgspec
-from rich.console import Console, ConsoleDimensions, Group
+from rich.console import ConsoleDimensions, Group
 from rich.live import Live
 from rich.text import Text
 
 from foliot.cli.options import DEFAULT_OPTIONS, Options
 from foliot.cli.output import print_json, print_table
 from foliot.cli.sections import Column, Section, render
+from foliot.cli.terminal import Screen
 from foliot.client.app import Foliot
 from foliot.client.handle import Handle
 from foliot.client.workflow import Flow
@@ -164,7 +165,7 @@ class _Demo:
     def run(self) -> int:
         mail = shop.send_email.prepare("everybody@example.org", "News")
         self._app.schedule("newsletter", mail, "every 3 seconds", tags=["demo"])
-        console = Console(stderr=False)
+        console = Screen()
         live = console.is_terminal and not self._options.json
         try:
             if live:
@@ -274,7 +275,7 @@ class _Demo:
             line.truncate(size.width, overflow="ellipsis")
         return Group(*lines)
 
-    def _summary(self, console: Console) -> None:
+    def _summary(self, console: Screen) -> None:
         ended = {state.value: number for state, number in sorted(self._ended.items())}
         if self._options.json:
             fired = {name: int(row[2]) for name, row in self._times.items()}

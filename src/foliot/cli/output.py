@@ -23,15 +23,16 @@ def print_table(
         _print_plain([list(headers), *cells])
         return
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.table import Table
+
+    from foliot.cli.terminal import Screen
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for header in headers:
         table.add_column(header, overflow="fold", no_wrap=header in whole)
     for row in cells:
         table.add_row(*row)
-    Console(markup=False, highlight=False, emoji=False).print(table)
+    Screen().print(table)
 
 
 def print_unknown(what: str, name: str, known: Iterable[str]) -> None:

@@ -123,13 +123,14 @@ def forecast(*, hours: Whole = 24, options: Options = DEFAULT_OPTIONS) -> None:
 
 def _draw(found: Forecast) -> None:
     """An hour a line, the first and the last one as much of it as there is."""
-    from rich.console import Console
     from rich.text import Text
+
+    from foliot.cli.terminal import Screen
 
     lines = _hours(found.minutes, found.start)
     most = max((sum(minutes) for _, minutes in lines), default=0)
-    console = Console(highlight=False, soft_wrap=True)
-    width = max(8, min(_WIDEST, console.width - _BESIDE))
+    screen = Screen()
+    width = max(8, min(_WIDEST, screen.width - _BESIDE))
     for at, minutes in lines:
         total, peak = sum(minutes), max(minutes)
         about = ""
@@ -137,7 +138,7 @@ def _draw(found: Forecast) -> None:
             when = _moment(at + 60 * minutes.index(peak))
             about = f"{total:>12,}  busiest minute {when:%H:%M}: {peak:,}"
         bar = _bar(total / most if most else 0.0, width)
-        console.print(Text.assemble(f"{_moment(at):%a %H:%M} ", (bar.ljust(width), "cyan"), about))
+        screen.say(Text.assemble(f"{_moment(at):%a %H:%M} ", (bar.ljust(width), "cyan"), about))
     print(f"{found.total:,} fires in {len(found.minutes) / 60:g} hours; times are UTC")
     for second, count in found.herds:
         print(f"herd: {_second(_moment(second))}  {count:,} schedules in one second")

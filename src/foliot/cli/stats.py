@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from rich.console import Console
 from rich.text import Text
 
 from foliot.cli.ask import ask
@@ -13,6 +12,7 @@ from foliot.cli.chart import bars, length, number, resample, share
 from foliot.cli.options import DEFAULT_OPTIONS, Options, Whole
 from foliot.cli.output import print_json
 from foliot.cli.sections import Column, Section, render
+from foliot.cli.terminal import Screen
 from foliot.clock import SystemClock
 from foliot.stats import BY, By, Stat, Stats, read_stats
 from foliot.store.port import Store
@@ -75,11 +75,11 @@ def stats(
     if options.json:
         print_json(found)
         return
-    console = Console(markup=False, highlight=False, emoji=False)
+    screen = Screen()
     names = [name for name in BY if name in wanted]
-    width = console.width if console.is_terminal else None
+    width = screen.width if screen.is_terminal else None
     for line in page(found, names, url=url, minutes=minutes, width=width):
-        console.print(line, soft_wrap=True)
+        screen.say(line)
 
 
 def page(
@@ -99,7 +99,7 @@ def page(
 def _fold(line: Text, width: int) -> Iterable[Text]:
     if line.cell_len <= width:
         return [line]
-    return line.wrap(Console(), width, overflow="fold", no_wrap=False)
+    return line.wrap(Screen(), width, overflow="fold", no_wrap=False)
 
 
 def _sum(total: Stat) -> Text:

@@ -13,7 +13,7 @@ from typing import Annotated, Final
 
 import msgspec
 from cyclopts import Parameter
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
@@ -22,6 +22,7 @@ from foliot.cli.ask import ask
 from foliot.cli.frame import frame
 from foliot.cli.options import DEFAULT_OPTIONS, Options
 from foliot.cli.output import print_json
+from foliot.cli.terminal import Screen
 from foliot.clock import Clock, SystemClock
 from foliot.errors import StoreUnavailable
 from foliot.glance import Glance, Rates, look, rates
@@ -46,14 +47,14 @@ def top(
         Seconds between two looks.
     """
     check_seconds("every", every, least=0.1, most=3600, example="--every 2")
-    console = Console(markup=False, highlight=False, emoji=False)
-    if once or options.json or not console.is_terminal:
-        ask(options, lambda store: _show_once(store, console, options))
+    screen = Screen()
+    if once or options.json or not screen.is_terminal:
+        ask(options, lambda store: _show_once(store, screen, options))
     else:
-        ask(options, lambda store: _Top(store, console, every).run())
+        ask(options, lambda store: _Top(store, screen, every).run())
 
 
-async def _show_once(store: Store, console: Console, options: Options) -> None:
+async def _show_once(store: Store, screen: Screen, options: Options) -> None:
     """Two looks a second apart: how fast things go is a difference."""
     clock = SystemClock()
     paces = _Paces(clock)
@@ -64,9 +65,9 @@ async def _show_once(store: Store, console: Console, options: Options) -> None:
     if options.json:
         print_json(_object(glance, paces.now()))
         return
-    width = console.width if console.is_terminal else None
+    width = screen.width if screen.is_terminal else None
     for line in frame(glance, paces.now(), url=store.url, width=width, height=None):
-        console.print(line, soft_wrap=True)
+        screen.say(line)
 
 
 def _object(glance: Glance, pace: Rates | None) -> dict[str, object]:
@@ -107,9 +108,9 @@ class _Paces:
 class _Top:
     """Until told to end. A store that is away is waited for."""
 
-    def __init__(self, store: Store, console: Console, every: float) -> None:
+    def __init__(self, store: Store, screen: Screen, every: float) -> None:
         self._store = store
-        self._console = console
+        self._screen = screen
         self._every = every
         self._paces = _Paces(SystemClock())
         self._end = asyncio.Event()
@@ -120,7 +121,7 @@ class _Top:
             loop.add_signal_handler(number, self._end.set)
         with (
             _keys(),
-            Live(console=self._console, screen=True, auto_refresh=False) as live,
+            Live(console=self._screen, screen=True, auto_refresh=False) as live,
         ):
             if sys.stdin.isatty():
                 loop.add_reader(sys.stdin.fileno(), self._press)
@@ -133,7 +134,7 @@ class _Top:
         loop.remove_reader(sys.stdin.fileno())
 
     async def _lines(self) -> list[Text]:
-        size = self._console.size
+        size = self._screen.size
         try:
             glance = await look(self._store)
         except StoreUnavailable as error:

@@ -9,11 +9,11 @@ from contextlib import nullcontext, suppress
 from typing import Final
 
 import msgspec
-from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from foliot import commands
 from foliot.cli.output import print_json, printable
+from foliot.cli.terminal import Screen
 from foliot.errors import StoreUnavailable
 from foliot.ids import JobId
 from foliot.model.job import Attempt, Job, JobState
@@ -32,7 +32,7 @@ class Wait:
         self._store = store
         self._id = id
         self._json = json
-        self._console = Console(stderr=True, markup=False, highlight=False, emoji=False)
+        self._screen = Screen(stderr=True)
         self._stop = asyncio.Event()
         self._lines = 0  # of its log, that were shown
         self._failures = 0  # and of its failed attempts
@@ -56,10 +56,10 @@ class Wait:
             TextColumn("{task.percentage:>3.0f}%"),
             TimeElapsedColumn(),
             TextColumn("{task.fields[message]}"),
-            console=self._console,
+            console=self._screen,
             transient=True,
         )
-        shown = self._console.is_terminal and not self._json
+        shown = self._screen.is_terminal and not self._json
         with bar if shown else nullcontext():
             task = bar.add_task("", total=1.0, message="")
             pause = _FIRST_LOOK
@@ -140,7 +140,7 @@ class Wait:
 
     def _say(self, line: str) -> None:
         if not self._json:
-            self._console.print(printable(line), soft_wrap=True)
+            self._screen.say(printable(line))
 
 
 def _short(attempt: Attempt) -> str:

@@ -10,13 +10,13 @@ from contextlib import nullcontext, suppress
 from typing import Final
 
 import msgspec
-from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
 from foliot import workflow_commands
 from foliot.cli.output import print_json, printable
 from foliot.cli.shape import show_time
+from foliot.cli.terminal import Screen
 from foliot.cli.workflow_shape import Reasons, in_letters_of, step_to_json, workflow_to_json
 from foliot.clock import SystemClock
 from foliot.drawing import draw_terminal
@@ -51,7 +51,7 @@ class Watch:
         self._id = id
         self._json = json
         self._quiet = quiet
-        self._console = Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+        self._console = Screen(stderr=stderr)
         self._file = sys.stderr if stderr else sys.stdout
         self._clock = SystemClock()
         self._stop = asyncio.Event()

@@ -123,8 +123,7 @@ def _print_one(
     *,
     all: bool,
 ) -> None:
-    from rich.console import Console
-
+    from foliot.cli.terminal import Screen
     from foliot.cli.workflow_shape import print_workflow, step_to_json, workflow_to_json
     from foliot.clock import SystemClock
 
@@ -132,16 +131,16 @@ def _print_one(
         told = [{**step_to_json(step), "error": errors.get(step.job)} for step in steps]
         print_json({**workflow_to_json(workflow), "steps": told, "audit": audit})
         return
-    console = Console()
+    screen = Screen()
     print_workflow(
         workflow,
         steps,
         errors,
         audit,
         now=SystemClock().now(),
-        width=console.width,
-        colour=console.is_terminal and not console.no_color,
-        all=all or not console.is_terminal,
+        width=screen.width,
+        colour=screen.is_terminal and not screen.no_color,
+        all=all or not screen.is_terminal,
     )
 
 
