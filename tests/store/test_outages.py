@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import psycopg
 import pytest
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from foliot.clock import SystemClock
 from foliot.config import LimitSettings, StoreSettings
@@ -426,3 +427,48 @@ async def test_nothing_is_lost_in_the_log_but_warnings(
         await _restart(server)
         await _until_it_works(away.store.jobs.peek)
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+async def test_an_outage_is_told_once_and_once_that_it_is_over(
+    away: World, server: TemporaryPostgres, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not with a line for each attempt and each connection."""
+    caplog.set_level(logging.INFO)
+    await away.store.listen(lambda _: None)
+    await asyncio.gather(*(away.store.jobs.peek() for _ in range(4)))
+    await asyncio.to_thread(server.stop)
+    for _ in range(2):
+        asking = (away.store.jobs.peek() for _ in range(4))
+        answers = await asyncio.gather(*asking, return_exceptions=True)
+        assert all(isinstance(answer, StoreUnavailable) for answer in answers)
+    await asyncio.to_thread(server.start)
+    await _until_it_works(away.store.jobs.peek)
+    said = [record.getMessage() for record in caplog.records]
+    assert [one.split(":")[0].split(",")[0] for one in said if "the store is" in one] == [
+        "the store is away",
+        "the store is back",
+    ]
+    assert len([one for one in said if "listener" in one]) <= 1
+    assert not [one for one in caplog.records if one.name.startswith("psycopg")]
+    assert not [one for one in said if "\n" in one]
+
+
+async def test_what_psycopg_says_of_connections_of_others_is_theirs(
+    away: World, server: TemporaryPostgres, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(PoolTimeout):
+        async with AsyncConnectionPool(
+            "host=/nowhere", min_size=1, open=False, name="shop"
+        ) as theirs:
+            await theirs.wait(0.5)
+    assert "error connecting in 'shop'" in caplog.text
+
+
+async def test_who_asks_psycopg_hears_it(
+    away: World, server: TemporaryPostgres, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "psycopg.pool")
+    await asyncio.to_thread(server.stop)
+    with pytest.raises(StoreUnavailable):
+        await away.submit()
+    assert [one for one in caplog.records if one.name == "psycopg.pool"]

@@ -22,6 +22,7 @@ from foliot.clock import Clock
 from foliot.errors import InvalidValue, StoreUnavailable
 from foliot.ids import Ids
 from foliot.store.postgres.failures import explain, role_of, silenced, translate, unavailable
+from foliot.store.postgres.outage import POOL, Outage
 from foliot.store.reply import Reply, Rows
 from foliot.store.sql import Statement
 
@@ -136,9 +137,11 @@ class Connections:
         self._ids = ids
         self._timeout = timeout
         self._size = size
+        self._outage = Outage(self.conninfo, clock)
         self._pool: AsyncConnectionPool[Line] = AsyncConnectionPool(
             self.conninfo,
             connection_class=Line,
+            name=POOL,
             min_size=1,
             max_size=size,
             open=False,
@@ -147,6 +150,7 @@ class Connections:
             max_lifetime=30 * 60,
             kwargs={"autocommit": True, "prepare_threshold": None},
             configure=self._configure,
+            reconnect_failed=self._outage.begins,
         )
 
     async def open(self, *, pooler: str) -> None:
@@ -312,6 +316,7 @@ class Connections:
         connection.prepare_threshold = None if self.pooled else 0
         connection.planned_at = self._clock.monotonic()
         connection.add_notice_handler(connection.note)
+        self._outage.ends()
 
 
 async def _fetch(cursors: Sequence[AsyncRawCursor[Any]]) -> list[Rows]:

@@ -38,7 +38,7 @@ def translate(conninfo: str) -> Iterator[None]:
         yield
     except psycopg.Error as error:
         if _REFUSED.search(str(error)) and _SEVERAL not in str(error):
-            raise StoreRefused(f"PostgreSQL: {_text(error)}") from error
+            raise StoreRefused(f"PostgreSQL: {text_of(error)}") from error
         explained = explain(error, role=role_of(conninfo))
         if isinstance(explained, StoreUnavailable):
             explained.unknown = False
@@ -52,17 +52,17 @@ def explain(error: psycopg.Error, *, role: str) -> FoliotError:
         return _forbidden(error, role)
     if isinstance(error, errors.LockNotAvailable):
         return KeyHeld(
-            f"PostgreSQL: a transaction that has not ended holds the key: {_text(error)}"
+            f"PostgreSQL: a transaction that has not ended holds the key: {text_of(error)}"
         )
     if isinstance(error, _UNAVAILABLE) or error.sqlstate in _OF_THE_CONNECTION:
         # Told by the server: the transaction did not commit. Otherwise the reply is missing.
         told = error.sqlstate is not None and not error.sqlstate.startswith(("08", "57P"))
         return unavailable(error, unknown=not told)
-    return FoliotError(redact(f"PostgreSQL: {_text(error)}"))
+    return FoliotError(redact(f"PostgreSQL: {text_of(error)}"))
 
 
 def unavailable(error: Exception, *, unknown: bool) -> StoreUnavailable:
-    return StoreUnavailable(f"PostgreSQL: {_text(error)}", unknown=unknown)
+    return StoreUnavailable(f"PostgreSQL: {text_of(error)}", unknown=unknown)
 
 
 def silenced() -> StoreUnavailable:
@@ -81,7 +81,7 @@ def role_of(conninfo: str) -> str:
 
 
 def _forbidden(error: psycopg.Error, role: str) -> FoliotError:
-    said = error.diag.message_primary or _text(error)
+    said = error.diag.message_primary or text_of(error)
     name = f'"{role}"'
     if "for database" in said:
         hint = f"as its owner: GRANT CREATE ON DATABASE {said.rpartition(' ')[2]} TO {name}"
@@ -97,5 +97,6 @@ def _forbidden(error: psycopg.Error, role: str) -> FoliotError:
     return FoliotError(f"PostgreSQL: the role {role} may not do this: {said}", hint=hint)
 
 
-def _text(error: Exception) -> str:
-    return str(error).strip() or type(error).__name__
+def text_of(error: Exception) -> str:
+    """In one line."""
+    return " ".join(str(error).split()) or type(error).__name__

@@ -17,6 +17,7 @@ from foliot.errors import FoliotError
 from foliot.ids import MARK, Ids, Mark
 from foliot.store.port import Wake, together
 from foliot.store.postgres.connection import Connections
+from foliot.store.postgres.failures import text_of
 from foliot.store.sql import parse_statement
 
 CHANNEL: Final = "foliot"
@@ -105,6 +106,7 @@ class Listener:
 
     async def _listen(self, hear: Callable[[Wake], None], connected: asyncio.Event) -> None:
         wait = 0.1
+        lost = False
         while True:
             try:
                 async with await AsyncConnection.connect(
@@ -113,12 +115,17 @@ class Listener:
                     await connection.execute(f"LISTEN {CHANNEL}")
                     self._on_change(connected=True)
                     connected.set()
-                    wait = 0.1
+                    wait, lost = 0.1, False
                     hear(Wake(due=True, cancel=True, changed=True))  # whatever was said meanwhile
                     await self._hear(connection, hear)
             except (psycopg.Error, OSError) as error:
                 self._on_change(connected=False)
-                log.info("the listener lost its connection and will make a new one: %s", error)
+                # An outage is told by those who ask; this is of interest once.
+                level = logging.DEBUG if lost else logging.INFO
+                log.log(
+                    level, "the listener lost its connection, making a new one: %s", text_of(error)
+                )
+                lost = True
             await self._clock.sleep(self._ids.jitter(wait, 0.5))
             wait = min(wait * 2, 5)
 
