@@ -16,6 +16,7 @@ from foliot import (
     commands,
     hook_sync,
     limit_commands,
+    namesakes,
     queue_commands,
     schedule_sync,
 )
@@ -88,7 +89,8 @@ class Life:
 
     async def open(self) -> None:
         own = self._settings.worker
-        kinds = self._role.registry.runnable if self._role.registry is not None else ()
+        registry = self._role.registry
+        kinds = registry.runnable if registry is not None else ()
         session = NewSession(
             id=self.session,
             host=socket.gethostname(),
@@ -96,6 +98,7 @@ class Life:
             version=__version__,
             queues=tuple(weights_of(own.queues)),
             kinds=kinds,
+            modules=() if registry is None else namesakes.modules_of(registry, kinds),
             duties=self._role.duties,
             capabilities=own.capabilities,
             concurrency=0 if self._worker is None else self._worker.concurrency,
@@ -114,6 +117,9 @@ class Life:
         if self._role.registry is not None:
             # Until now nobody could know that this one runs them: older code that started meanwhile took them away.
             await self._sync_hooks(self._role.registry)
+            sessions = await self._store.sessions.all()
+            for namesake in namesakes.find_namesakes(sessions, of=self.session):
+                log.warning("%s", namesake)
         self._start_beating(asked)
         self.opened = True
         log.info(

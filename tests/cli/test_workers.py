@@ -259,3 +259,15 @@ def test_the_doctor_names_schedules_that_are_late_as_people_called_them(
     first = value.split("'")[1]
     assert first in names
     assert value.replace(first, "tick").startswith(told)
+
+
+def test_the_doctor_names_kinds_that_several_apps_have(shell: Shell) -> None:
+    open_session(shell, modules=("shop",))
+    open_session(shell, pid=4712, modules=("shop",))
+    assert "kinds of several apps" not in found(shell("doctor", "--json"))
+    open_session(shell, pid=4713, modules=("till",))
+    answer = shell("doctor", "--json")
+    verdict, told = found(answer)["kinds of several apps"]
+    assert (answer.code, verdict) == (0, "look")
+    where = "shop (web-1:4711, web-1:4712) and by till (web-1:4713)"
+    assert told == f"echo is defined by {where}: its jobs go to any of them"

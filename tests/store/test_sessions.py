@@ -27,6 +27,7 @@ async def test_an_open_session_is_listed_as_it_is(world: World) -> None:
         version="1.2",
         queues=("mail", "print"),
         kinds=("a.b", "c"),
+        modules=("shop.mail", "shop"),
         duties=True,
     )
     await world.store.sessions.open(new, lease=LEASE)
@@ -38,6 +39,7 @@ async def test_an_open_session_is_listed_as_it_is(world: World) -> None:
         new.version,
     )
     assert (session.queues, session.kinds, session.duties) == (new.queues, new.kinds, True)
+    assert session.modules == new.modules
     assert session.started_at == session.beat_at == world.clock.now()
     assert session.expires_at == world.after(LEASE)
     assert (session.live, session.executing) == (True, 0)

@@ -47,6 +47,24 @@ def app(tmp_path: Path) -> Foliot:
     )
 
 
+async def test_a_worker_that_starts_says_which_of_its_kinds_another_app_has_too(
+    app: Foliot, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = Foliot(settings=app.settings)
+    for each, module in ((app, "shop"), (other, "till")):
+
+        def extract(day: str) -> None: ...
+
+        extract.__module__ = module
+        each.job(kind="extract")(extract)
+    async with app.worker():
+        async with app.worker():
+            assert "extract" not in caplog.text
+        async with other.worker():
+            [told] = [one for one in caplog.messages if "extract" in one]
+    assert told.startswith("extract is defined by shop (") and "by till (" in told
+
+
 async def test_a_retry_does_not_wait_for_the_poll(app: Foliot) -> None:
     @app.job(retry=Fixed(0.01))
     def fail_twice(seen: str) -> int:

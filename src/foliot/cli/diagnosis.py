@@ -14,6 +14,7 @@ from foliot.model.definition import StoredDefinition
 from foliot.model.lane import Lane
 from foliot.model.overview import HeldJobs, Overdue
 from foliot.model.session import Session
+from foliot.namesakes import find_namesakes
 from foliot.shown import counted, first_of
 from foliot.store.breaking import Found
 from foliot.store.port import Store
@@ -77,6 +78,7 @@ def diagnose(facts: Facts) -> Iterator[Finding]:
     yield from _paused(facts)
     yield from _breakers(facts)
     yield from _unknown(facts)
+    yield from _namesakes(facts)
 
 
 def _duties(facts: Facts) -> Iterator[Finding]:
@@ -186,6 +188,11 @@ def _unknown(facts: Facts) -> Iterator[Finding]:
     if gone and facts.workers:
         advice = "jobs of these kinds wait until a worker knows them"
         yield Finding("look", "kinds without worker", ", ".join(gone), advice)
+
+
+def _namesakes(facts: Facts) -> Iterator[Finding]:
+    for told in find_namesakes(facts.sessions):
+        yield Finding("look", "kinds of several apps", told, "give the functions different names")
 
 
 def _count(count: int) -> str:

@@ -82,6 +82,7 @@ def drain(
 
 def _object(session: Session) -> dict[str, object]:
     told: dict[str, object] = msgspec.to_builtins(session)
+    del told["modules"]  # they go with all kinds, in their order
     return told | {
         "kinds": _own_kinds(session),
         "state": session.health,

@@ -46,6 +46,7 @@ class PostgresSessions:
             "version": session.version,
             "queues": texts(session.queues),
             "kinds": texts(session.kinds),
+            "modules": texts(session.modules),
             "duties": session.duties,
             "capabilities": texts(session.capabilities),
             "concurrency": session.concurrency,

@@ -44,6 +44,7 @@ class SqliteSessions:
             "version": session.version,
             "queues": to_json(session.queues),
             "kinds": to_json(session.kinds),
+            "modules": to_json(session.modules),
             "duties": session.duties,
             "capabilities": to_json(session.capabilities),
             "concurrency": session.concurrency,
