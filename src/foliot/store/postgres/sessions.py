@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 from psycopg import RawCursor
 
 from foliot.clock import Clock
-from foliot.errors import SchemaChanged, StoreUnavailable
+from foliot.errors import SchemaChanged
 from foliot.ids import JobId, SessionId, partition_of
 from foliot.model.session import Claim, NewSession, Session
 from foliot.store import rows
@@ -22,6 +22,7 @@ from foliot.store.postgres.allowances import CHANGE_RULES
 from foliot.store.postgres.arrays import numbers, texts, words
 from foliot.store.postgres.audit import act_by_hand
 from foliot.store.postgres.connection import Connections, Step, Values
+from foliot.store.postgres.failures import unavailable
 from foliot.store.postgres.gates import SQL as LIMITS
 from foliot.store.reply import Rows
 from foliot.store.searching import Record
@@ -144,7 +145,7 @@ class PostgresHeart:
             return None if row is None else Extended(drain=row[1])
         except psycopg.Error as error:
             self.close()
-            raise StoreUnavailable(f"PostgreSQL: {error}", unknown=True) from error
+            raise unavailable(error, unknown=True) from error
 
     def close(self) -> None:
         if self._connection is not None:
