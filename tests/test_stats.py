@@ -238,6 +238,12 @@ def test_seconds_of_which_not_all_workers_have_told_do_not_count() -> None:
     assert pace_of([both_have, step(10, 8_000), done], now=28) is None, "nobody waits any more"
 
 
+def test_a_second_or_two_are_too_few_for_a_pace() -> None:
+    """They began within the first of them, nobody knows when."""
+    assert pace_of([crowded(0, 50, seconds=0b11 << 8)], now=17) is None
+    assert pace_of([crowded(0, 500, seconds=0b11_1111_1111)], now=17) == 50
+
+
 def test_the_pace_is_that_of_the_last_minute() -> None:
     """Half of its workers have gone."""
     many = [step(start, 6_000) for start in range(0, 120, 10)]

@@ -32,6 +32,7 @@ _LATE: Final = 10  # seconds after which what has ended is here
 _TOLD: Final = (
     7  # seconds after which those have told who were not late: they do so every four to six
 )
+_LEAST: Final = 5  # seconds that a pace is of: when the first began is not known
 _WAITED: Final = 1.0  # seconds: who waited so long was kept by others
 _MOST: Final = 0.8
 _FAILED: Final = (Ended.FAILED, Ended.DEAD)
@@ -144,7 +145,8 @@ def pace_of(sums: Iterable[Sum], *, now: float) -> float | None:
     )
     # Jobs that take minutes and end together have begun together.
     usual = percentile(add_up(one.runs for one, _ in found), 0.5) or 0.0
-    return counted / max(last - begin + 1, usual)
+    seen = max(last - begin + 1, usual)
+    return counted / seen if seen >= _LEAST else None
 
 
 def _longest(sums: Iterable[Sum]) -> float:
