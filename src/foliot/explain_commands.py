@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final
+from functools import cache
+from typing import Any, Final
 
 import msgspec
 
@@ -12,7 +13,7 @@ from foliot.explain import Explanation, explain
 from foliot.explain_facts import MOST_AHEAD, Facts
 from foliot.explain_gate import GateFacts
 from foliot.explain_signal import payload_option
-from foliot.explain_step import StepFacts, facts_among, say_skipped, why_cancelled
+from foliot.explain_step import MOST_NAMED, StepFacts, facts_around, say_skipped, why_cancelled
 from foliot.ids import inner_id
 from foliot.model.job import Job, JobState
 from foliot.model.limit import BREAKER, HELD_FOR_LIMIT, gate_of_key
@@ -22,6 +23,7 @@ from foliot.stats import read_pace
 from foliot.store.port import Store
 
 _MOST_HOLDERS: Final = 3
+_MOST_USERS: Final = 100  # of what a signal brings: they say what that is to be
 _LOOKS: Final = 3
 
 
@@ -100,39 +102,31 @@ async def _gates(store: Store, job: Job) -> list[GateFacts]:
     names += [] if key is None else [gate_of_key(key, job.namespace)]
     names += [] if breaker is None else [f"{BREAKER}:{breaker}"]
     names = [name for name in dict.fromkeys([*names, waits_for]) if name is not None]
-    found = [await _gate(store, name) for name in names]
-    return [gate for gate in found if gate is not None]
-
-
-async def _gate(store: Store, name: str) -> GateFacts | None:
-    standing = await store.limits.get(name, most=MOST_AHEAD)
-    if standing is None:
-        return None
-    scope, _, word = name.partition(":")
-    breakers = await store.breakers.all(most=0) if scope == BREAKER else []
-    return GateFacts(
-        name=name,
-        limit=standing.limit,
-        used=standing.used,
-        holders=await store.limits.holders(name, limit=_MOST_HOLDERS),
-        wait=standing.wait,
-        waiting=standing.waiting,
-        at_least=standing.at_least,
-        breaker=next((one.breaker for one in breakers if one.breaker.name == word), None),
-    )
+    found = await store.limits.gates(names, most=MOST_AHEAD, holders=_MOST_HOLDERS)
+    guarded = any(name.startswith(f"{BREAKER}:") for name in found)
+    known = await store.breakers.all(most=0) if guarded else []
+    breakers = {f"{BREAKER}:{one.breaker.name}": one.breaker for one in known}
+    return [
+        GateFacts(name=name, breaker=breakers.get(name), **msgspec.structs.asdict(standing))
+        for name, standing in found.items()
+    ]
 
 
 async def _among_steps(store: Store, job: Job) -> StepFacts | None:
     if job.workflow is None or (workflow := await store.workflows.get(job.workflow)) is None:
         return None
-    steps = await store.workflows.steps_around(job.id)
-    own = next((step for step in steps if step.job == job.id), None)
-    return None if own is None else facts_among(workflow, own, steps)
+    around = await store.workflows.around(job.id, most=MOST_NAMED)
+    return None if around is None else facts_around(workflow, around)
 
 
 async def _signal_payload(store: Store, job: Job, flow: StepFacts) -> str:
     if job.state is not JobState.HELD or job.reason != HELD_FOR_SIGNAL:
         return ""
-    known = {one.kind: msgspec.json.decode(one.schema) for one in await store.definitions.all()}
-    steps = await store.workflows.steps(flow.workflow.id)
-    return payload_option(flow.step, steps, known)
+    users = await store.workflows.children(job.id, most=_MOST_USERS)
+    known = {one.kind: one.schema for one in await store.definitions.all()}
+
+    @cache
+    def schema_of(kind: str) -> dict[str, Any]:
+        return msgspec.json.decode(known[kind], type=dict[str, Any]) if kind in known else {}
+
+    return payload_option(flow.step.name, users, schema_of)
