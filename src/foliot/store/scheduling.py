@@ -30,6 +30,7 @@ from foliot.model.schedule import (
     ScheduleState,
     Version,
 )
+from foliot.model.workflow import Advance
 from foliot.store.searching import Record
 
 # A trigger that is later than so many seconds was missed; what is later than that only a little is fired as usual.
@@ -92,6 +93,8 @@ class Fired(msgspec.Struct, frozen=True):
     lanes: list[tuple[int, JobState, int]] = []  # lane number, state, how many jobs
     moved: int = 0  # triggers; the others were not where they were expected
     cancelled: dict[JobId, JobState] = {}  # runs that were asked to end, and their states then
+    ended: frozenset[JobId] = frozenset()  # of these; the others run, or workflows do for them
+    advance: Advance = Advance()  # what that has led to, where some are steps
 
     @property
     def jobs(self) -> int:

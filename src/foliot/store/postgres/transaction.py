@@ -149,10 +149,10 @@ class PostgresWork:
 
     async def end(self, finish: Callable[[Jobs], Coroutine[Any, Any, Cycle]]) -> Cycle:
         try:
-            await settle(self._run(SQL["mark_end"], {}))
+            await settle(self._run(SQL["mark_locks"], {}))
             ended = await self.ask(finish)
             if ended.refused:
-                await settle(self._run(SQL["let_go_of_end"], {}))
+                await settle(self._run(SQL["let_go_of_locks"], {}))
         except psycopg.Error as error:
             raise explain(error, role=self._home.role) from error
         return ended

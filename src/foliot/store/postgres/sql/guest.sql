@@ -17,10 +17,10 @@ SELECT set_config('statement_timeout', :limit, true),
 -- The same for all of it together; PostgreSQL 17 and newer.
 SELECT set_config('transaction_timeout', :limit, true);
 
--- name: mark_end
--- Before the end of the job itself.
-SAVEPOINT foliot_end;
+-- name: mark_locks
+-- Before locks that are let go if it turns out that others come first.
+SAVEPOINT foliot_locks;
 
--- name: let_go_of_end
--- It was refused: of the locks that it took none is kept.
-ROLLBACK TO SAVEPOINT foliot_end;
+-- name: let_go_of_locks
+-- Of those that were taken since then none is kept.
+ROLLBACK TO SAVEPOINT foliot_locks;
