@@ -57,6 +57,7 @@ ONLY_POSTGRES = {
     "grade_server": "a file has no server",
     "limit_transaction": "a timer of the process does",
     "limit_transaction_wholly": "the same",
+    "find_own_workflow": "the same",
     "mark_locks": "there is one writer, so nobody waits crosswise",
     "let_go_of_locks": "the same",
     "lock_old_workflows": "there is one writer, so nobody follows meanwhile",
