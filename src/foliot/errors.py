@@ -272,6 +272,8 @@ class SearchTimeout(FoliotError, TimeoutError):
 class StoreUnavailable(FoliotError):
     """The store cannot be reached. `unknown`: the request was sent and may have been committed."""
 
+    crossed = False  # it was: other transactions stood in the way of this one, which was undone
+
     def __init__(self, message: str, *, unknown: bool = False, hint: str | None = None) -> None:
         self.unknown = unknown
         super().__init__(redact(message), hint=hint)

@@ -12,6 +12,7 @@ from foliot.model.job import End, Extras, JobState, More, NewJob, Outcome
 from foliot.model.lane import lane_of
 from foliot.model.retry import Fixed
 from foliot.store.port import Store
+from store.test_workflows_followed import follow
 from support.stores import LEASE, World
 
 pytestmark = pytest.mark.anyio
@@ -263,3 +264,16 @@ async def test_crossing_batches_that_replace_all_succeed(world: World) -> None:
     )
     assert ids == list(reversed(others))
     assert await world.count() == {JobState.READY: 12}
+
+
+@both
+async def test_a_step_of_a_paused_workflow_takes_over_and_waits_on(world: World, mode: str) -> None:
+    first = await world.submit(key="k")
+    _, chain = await follow(world, first)
+    flows = world.store.workflows
+    assert await flows.pause(world.partition, chain, note=None, by="somebody")
+    assert await send(world, b"2", mode=mode) == first
+    assert await world.claim(await world.open_session()) == []
+    assert await flows.resume(world.partition, chain) is not None
+    [job] = await world.claim(await world.open_session())
+    assert (job.id, job.payload) == (first, b"2")

@@ -9,8 +9,8 @@ from foliot.cli.output import print_json, print_table, print_unknown, printable
 from foliot.errors import InvalidValue
 
 if TYPE_CHECKING:
+    from foliot.store.excluding import Calendar
     from foliot.store.port import Store
-    from foliot.store.scheduling import Calendar
 
 
 def list_calendars(*, options: Options = DEFAULT_OPTIONS) -> None:

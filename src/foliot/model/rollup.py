@@ -37,7 +37,7 @@ class Ended(StrEnum):
     FAILED = "failed"  # another attempt follows
     DEAD = "dead"  # none does
     CANCELLED = "cancelled"
-    INTERRUPTED = "interrupted"  # its worker stopped
+    INTERRUPTED = "interrupted"  # its worker stopped, or its transaction was undone for others
 
 
 class Key(msgspec.Struct, frozen=True, order=True):

@@ -173,11 +173,17 @@ def batches(moves: Iterable[Move]) -> list[list[Move]]:
 
 def tell(announce: Callable[[Wake], None], partition: int, fired: Fired) -> None:
     """Workers, of what is ready; those who wait, of what was ended."""
-    ready = {(partition, lane) for lane, state, _ in fired.lanes if state is JobState.READY}
-    later = any(state is not JobState.READY for _, state, _ in fired.lanes)
-    running = [id for id, state in fired.cancelled.items() if state is JobState.RUNNING]
-    ended = [mark_of(id) for id in fired.cancelled if id not in running]
+    lanes = [*fired.advance.lanes, *((lane, state) for lane, state, _ in fired.lanes)]
+    ready = {(partition, lane) for lane, state in lanes if state is JobState.READY}
+    later = any(state is not JobState.READY for _, state in lanes)
     if ready or later or fired.cancelled:
-        held = JobState.HELD in fired.cancelled.values()  # perhaps for a workflow
-        wake = Wake(tuple(ready), due=later, cancel=bool(running), ended=tuple(ended), flows=held)
-        announce(wake)
+        left = {state for id, state in fired.cancelled.items() if id not in fired.ended}
+        announce(
+            Wake(
+                tuple(ready),
+                due=later,
+                cancel=JobState.RUNNING in left,
+                ended=tuple(map(mark_of, fired.ended)),
+                flows=bool(left - {JobState.RUNNING} or fired.advance.more),
+            )
+        )

@@ -18,7 +18,7 @@ from foliot.store.growing import Known, Place, insert_steps, insert_workflow
 
 
 class Moved(Exception):
-    """A parent has become a step, or ended as one, between the look and the lock: to be asked again."""
+    """A job has become a step, or ended as one, between the look and the lock: to be asked again."""
 
 
 async def follow(

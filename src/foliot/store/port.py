@@ -21,6 +21,7 @@ from foliot.store.admission import Admission, Admitted
 from foliot.store.breaking import Breakers
 from foliot.store.definitions import Definitions
 from foliot.store.events import Events
+from foliot.store.excluding import Calendars
 from foliot.store.limiting import Limits
 from foliot.store.living import Leases, Sessions
 from foliot.store.noting import Logs
@@ -28,7 +29,7 @@ from foliot.store.operator import Overview, Repartitioned, Say, Transfer
 from foliot.store.queueing import Queues
 from foliot.store.reserving import Reserving
 from foliot.store.rollups import Rollups
-from foliot.store.scheduling import Calendars, Schedules
+from foliot.store.scheduling import Schedules
 from foliot.store.searching import Audit, Dead, Record, Search
 from foliot.store.workflows import Workflows
 

@@ -30,6 +30,7 @@ from foliot.model.schedule import (
     ScheduleState,
     Version,
 )
+from foliot.model.workflow import Advance
 from foliot.store.searching import Record
 
 # A trigger that is later than so many seconds was missed; what is later than that only a little is fired as usual.
@@ -93,6 +94,8 @@ class Fired(msgspec.Struct, frozen=True):
     lanes: list[tuple[int, JobState, int]] = []  # lane number, state, how many jobs
     moved: int = 0  # triggers; the others were not where they were expected
     cancelled: dict[JobId, JobState] = {}  # runs that were asked to end, and their states then
+    ended: frozenset[JobId] = frozenset()  # of these; the others run, or workflows do for them
+    advance: Advance = Advance()  # what that has led to, where some are steps
 
     @property
     def jobs(self) -> int:
@@ -320,27 +323,6 @@ class Schedules(Protocol):
     async def forecast(self, *, limit: int) -> tuple[list[Group], int]:
         """The groups with the most schedules, and how many triggers there are."""
         ...
-
-
-class Calendar(msgspec.Struct, frozen=True):
-    """Days on which schedules that name it do not fire."""
-
-    name: str
-    dates: str  # JSON
-    updated_at: datetime
-    updated_by: str | None = None
-
-
-class Calendars(Protocol):
-    async def put(
-        self, name: str, dates: str, *, by: str | None = None, record: Record | None = None
-    ) -> None: ...
-
-    async def delete(self, name: str, *, record: Record | None = None) -> bool:
-        """Whether there was one."""
-        ...
-
-    async def all(self) -> list[Calendar]: ...
 
 
 def buffer_of(rules: Rules) -> int | None:

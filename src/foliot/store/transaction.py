@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
-from foliot.model.job import Outcome
+from foliot.ids import JobId
+from foliot.model.job import NewJob, Outcome
 from foliot.store.port import Cycle, Jobs
 
 T = TypeVar("T")
@@ -37,6 +38,12 @@ class Work(Protocol):
 
     async def ask(self, question: Callable[[Jobs], Coroutine[Any, Any, T]]) -> T:
         """Of the jobs as they are within this transaction."""
+        ...
+
+    async def stand_ready(self, id: JobId, job: NewJob) -> None:
+        """Before it changes whoever has the key of this new job: if the job `id`, whose transaction it is, is a step,
+        the lock of its workflow is taken now. The end needs it, and who has it wants rows of jobs: to have one of these
+        and wait for it would be crosswise. Where nobody has the key, there is no such row."""
         ...
 
     async def end(self, finish: Callable[[Jobs], Coroutine[Any, Any, Cycle]]) -> Cycle:

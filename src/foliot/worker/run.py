@@ -7,7 +7,14 @@ import traceback
 from typing import Final
 
 from foliot.builtin import Awaiting
-from foliot.errors import Cancel, FoliotError, MissingInput, Retry, SoftTimeout
+from foliot.errors import (
+    Cancel,
+    FoliotError,
+    MissingInput,
+    Retry,
+    SoftTimeout,
+    StoreUnavailable,
+)
 from foliot.ids import Ids
 from foliot.model.definition import JobDefinition
 from foliot.model.job import STOPPED, UNFITTING, ClaimedJob, End, Outcome, readable_note
@@ -18,7 +25,7 @@ from foliot.worker.blame import blames_service, retry_after
 from foliot.worker.invoke import Unfitting
 
 log = logging.getLogger("foliot.job")
-_PAUSE: Final = 1.0  # seconds, where not even the retry policy could be asked
+_PAUSE: Final = 1.0  # seconds, where the retry policy is not asked, or cannot be
 _LONGEST_NOTE: Final = 1_000
 _LONGEST_ERROR: Final = 4_000
 _LONGEST_TRACEBACK: Final = 20_000
@@ -88,6 +95,9 @@ def failure(
             return Outcome(job.id, job.fence, End.HOLD, reason=UNFITTING, error=note)
         case Interrupted():
             return _again(job, "interrupted", str(error), delay=0)
+        case StoreUnavailable(crossed=True):
+            # It was undone for others that wanted the same rows, which is no fault of the job.
+            return _again(job, "interrupted", str(error), delay=ids.up_to(_PAUSE))
         case Lost():
             end = End.BURY if job.losses + 1 >= loss_limit else End.RETRY
             return Outcome(job.id, job.fence, end, reason="worker_lost", error=clean(str(error)))

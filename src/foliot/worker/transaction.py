@@ -188,6 +188,8 @@ class Block:
         async def submit(jobs: Jobs) -> list[JobId]:
             return await commands.submit(GuestStore(jobs, work.partitions, self._hear), [job])
 
+        if job.key is not None and job.key_mode != "keep":
+            await work.stand_ready(self._job.id, job)
         [id] = await work.ask(submit)
         return id
 

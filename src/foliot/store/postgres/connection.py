@@ -21,7 +21,15 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from foliot.clock import Clock
 from foliot.errors import InvalidValue, StoreUnavailable
 from foliot.ids import Ids
-from foliot.store.postgres.failures import explain, role_of, silenced, translate, unavailable
+from foliot.store.postgres.failures import (
+    CROSSED,
+    explain,
+    primary,
+    role_of,
+    silenced,
+    translate,
+    unavailable,
+)
 from foliot.store.postgres.outage import POOL, Outage
 from foliot.store.reply import Reply, Rows
 from foliot.store.sql import Statement
@@ -222,18 +230,18 @@ class Connections:
         for attempt in range(1, _TRIES):
             try:
                 return await self._attempt(run)
-            except (errors.DeadlockDetected, errors.SerializationFailure):
+            except CROSSED:
                 await self._clock.sleep(self._ids.up_to(0.02 * attempt))
         try:
             return await self._attempt(run)
-        except (errors.DeadlockDetected, errors.SerializationFailure) as error:
-            raise StoreUnavailable(f"the store is too contended: {error}") from error
+        except CROSSED as error:
+            raise StoreUnavailable(f"the store is too contended: {primary(error)}") from error
 
     async def _attempt(self, run: Callable[[Line], Awaitable[T]]) -> T:
         connection = await self._borrow()
         try:
             return await run(connection)
-        except (errors.DeadlockDetected, errors.SerializationFailure):
+        except CROSSED:
             await _forgive(connection)
             raise
         except errors.LockNotAvailable as error:

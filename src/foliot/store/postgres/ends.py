@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeVar
+
+import msgspec
 
 from foliot.clock import Clock
 from foliot.ids import JobId
 from foliot.model.job import End, JobState, Outcome
 from foliot.model.workflow import Advance
 from foliot.store.flowing import Progress, end, lock, to_json
+from foliot.store.following import Moved
 from foliot.store.postgres.arrays import words
 from foliot.store.postgres.audit import audit_steps
 from foliot.store.postgres.connection import Ask, Step, Transacting, Values
@@ -20,6 +23,7 @@ from foliot.store.reply import Reply, Rows
 from foliot.store.searching import Record
 from foliot.store.sql import load_statements
 
+T = TypeVar("T")
 SQL: Final = load_statements("foliot.store.postgres", "cancel.sql")
 FLOWS: Final = load_statements("foliot.store.postgres", "workflows.sql")
 
@@ -79,6 +83,14 @@ class Ends:
         return heard(results), heard(second), progress.advance
 
 
+class Asked(msgspec.Struct, frozen=True):
+    """What has come of asking jobs to end."""
+
+    found: dict[JobId, JobState]  # those that lived, and their states then
+    ended: frozenset[JobId]  # of these; the others run, or workflows do for them
+    advance: Advance
+
+
 class StepEnds:
     """Steps that a statement may end, together with others: rows of (job, workflow). Other steps of these workflows may
     be there by now; what the statement may end of those has to be told as well, or nobody would be."""
@@ -124,30 +136,40 @@ async def cancel_jobs(
     record: Record | None,
 ) -> dict[JobId, JobState]:
     """Asks for their end, and ends those that do not run."""
-    now = clock.now_for_store()
-    values: Values = {"partition": partition, "ids": words(ids), "now": now}
-    asked: Values = {"partition": partition, "ids": to_json(list(ids))}
 
-    async def talk(ask: Ask) -> tuple[dict[JobId, JobState], bool]:
-        links = await ask(Step(FLOWS["find_links"], asked))
-        ends = StepEnds(ask, partition, now, links)
-        await ends.lock()
-        found = {
-            JobId(id): JobState(state)
-            for id, state in await ask(Step(SQL["request_cancel"], values))
-        }
-        await ask(Step(SQL["cancel_jobs"], {**values, "flows": ends.flows}))
-        await ends.tell(ids)
+    async def talk(ask: Ask) -> dict[JobId, JobState]:
+        asked = await ask_to_end(ask, partition, clock.now_for_store(), ids)
         if record is not None:
-            for step in audit_steps(record(list(found)), clock):
+            for step in audit_steps(record(list(asked.found)), clock):
                 await ask(step)
-        # One that became a step, or one of another workflow, after the first look: once more, with the lock of that
-        # first.
-        late = {*await ask(Step(FLOWS["find_links"], asked))}
-        return found, bool(late - {*links})
+        return asked.found
 
-    found, late = await connections.converse(talk)
-    while late:
-        record = None
-        _, late = await connections.converse(talk)
-    return found
+    return await converse_again(connections, talk)
+
+
+async def converse_again(connections: Transacting, talk: Callable[[Ask], Awaitable[T]]) -> T:
+    """Until nobody has moved what it asks to end."""
+    while True:
+        try:
+            return await connections.converse(talk)
+        except Moved:
+            continue
+
+
+async def ask_to_end(ask: Ask, partition: int, now: datetime | None, ids: Sequence[str]) -> Asked:
+    """In a transaction that has begun, and has locked no rows of jobs or workflows that others see. Moved: one has
+    become a step, or one of another workflow, since the look, and the lock of that comes first."""
+    values: Values = {"partition": partition, "ids": words(ids), "now": now}
+    look = Step(FLOWS["find_links"], {"partition": partition, "ids": to_json(list(ids))})
+    links = await ask(look)
+    ends = StepEnds(ask, partition, now, links)
+    await ends.lock()
+    found = await ask(Step(SQL["request_cancel"], values))
+    if not {*await ask(look)} <= {*links}:
+        raise Moved
+    ended = await ask(Step(SQL["cancel_jobs"], {**values, "flows": ends.flows}))
+    return Asked(
+        {JobId(id): JobState(state) for id, state in found},
+        frozenset(JobId(row[0]) for row in ended),
+        await ends.tell(ids),
+    )

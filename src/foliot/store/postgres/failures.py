@@ -23,6 +23,7 @@ _REFUSED: Final = re.compile(
     r'|FATAL:\s+(database|role) ".*" does not exist'
 )
 _SEVERAL: Final = "Multiple connection attempts"  # one host may refuse while another is away
+CROSSED: Final = (errors.DeadlockDetected, errors.SerializationFailure)
 _UNAVAILABLE: Final = (
     psycopg.OperationalError,
     psycopg.InterfaceError,
@@ -54,6 +55,10 @@ def explain(error: psycopg.Error, *, role: str) -> FoliotError:
         return KeyHeld(
             f"PostgreSQL: a transaction that has not ended holds the key: {text_of(error)}"
         )
+    if isinstance(error, CROSSED):
+        explained = StoreUnavailable(f"PostgreSQL: {primary(error)}: the transaction was undone")
+        explained.crossed = True
+        return explained
     if isinstance(error, _UNAVAILABLE) or error.sqlstate in _OF_THE_CONNECTION:
         # Told by the server: the transaction did not commit. Otherwise the reply is missing.
         told = error.sqlstate is not None and not error.sqlstate.startswith(("08", "57P"))
@@ -63,6 +68,11 @@ def explain(error: psycopg.Error, *, role: str) -> FoliotError:
 
 def unavailable(error: Exception, *, unknown: bool) -> StoreUnavailable:
     return StoreUnavailable(f"PostgreSQL: {text_of(error)}", unknown=unknown)
+
+
+def primary(error: psycopg.Error) -> str:
+    """What it says in one line: which processes have waited for which rows is nothing to a user."""
+    return error.diag.message_primary or type(error).__name__
 
 
 def silenced() -> StoreUnavailable:

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from math import ceil
 from typing import Final
 
+import msgspec
+
 from foliot.clock import Clock
-from foliot.ids import JobId
 from foliot.model.job import JobState
 from foliot.store import rows
 from foliot.store.events import Missed, missed_of
 from foliot.store.postgres.arrays import numbers, optional_numbers, texts, words
 from foliot.store.postgres.connection import Ask, Connections, Step, Values
+from foliot.store.postgres.ends import ask_to_end, converse_again
 from foliot.store.reply import Rows
 from foliot.store.scheduling import (
     MOST_LATE,
@@ -29,7 +31,6 @@ from foliot.store.scheduling import (
 from foliot.store.sql import load_statements
 
 SQL: Final = load_statements("foliot.store.postgres", "fire.sql", "runs.sql")
-CANCEL: Final = load_statements("foliot.store.postgres", "cancel.sql")
 
 
 class Firing:
@@ -57,7 +58,7 @@ class Firing:
             await self._move(ask, partition, mine, tzdata)
             return fired
 
-        return await self._connections.converse(talk)
+        return await converse_again(self._connections, talk)
 
     async def jump(self, partition: int, jumps: Sequence[Jump], *, tzdata: str) -> int:
         async def talk(ask: Ask) -> int:
@@ -107,9 +108,9 @@ class Firing:
                 fired = await self._fire(ask, partition, [move])
                 due = ceil(now + delay)
             await ask(Step(SQL["delay_trigger"], {**values, "next": due}))
-            return Fired(fired.lanes, 1, fired.cancelled)
+            return msgspec.structs.replace(fired, moved=1)
 
-        return await self._connections.converse(talk)
+        return await converse_again(self._connections, talk)
 
     async def gaps(self, partition: int, *, limit: int, chunk: int) -> list[OpenGap]:
         values = self._values(partition, limit=limit, chunk=chunk)
@@ -135,9 +136,9 @@ class Firing:
                 withdrawn = self._values(partition, **_chunks(moves))
                 await ask(Step(SQL["withdraw_runs"], withdrawn))
             await self._move_gaps(ask, partition, mine)
-            return Fired(fired.lanes, len(mine), fired.cancelled)
+            return msgspec.structs.replace(fired, moved=len(mine))
 
-        return await self._connections.converse(talk)
+        return await converse_again(self._connections, talk)
 
     async def _move_gaps(self, ask: Ask, partition: int, steps: Sequence[CatchUp]) -> None:
         if not steps:
@@ -214,17 +215,14 @@ class Firing:
                     others.append(row[3])
                 else:
                     lanes.append((row[0], JobState(row[1]), row[2]))
-        return Fired(lanes, len(moves), await self._cancel(ask, partition, others))
+        return await self._cancel(ask, partition, others, Fired(lanes, len(moves)))
 
-    async def _cancel(
-        self, ask: Ask, partition: int, others: Sequence[str]
-    ) -> dict[JobId, JobState]:
+    async def _cancel(self, ask: Ask, partition: int, others: Sequence[str], fired: Fired) -> Fired:
+        """Earlier runs, in the transaction of the one that takes their place."""
         if not others:
-            return {}
-        values = self._values(partition, ids=words(others), flows=words([]))
-        found = await ask(Step(CANCEL["request_cancel"], values))
-        await ask(Step(CANCEL["cancel_jobs"], values))
-        return {JobId(id): JobState(state) for id, state in found}
+            return fired
+        asked = await ask_to_end(ask, partition, self._clock.now_for_store(), others)
+        return Fired(fired.lanes, fired.moved, asked.found, asked.ended, asked.advance)
 
     async def _move(self, ask: Ask, partition: int, moves: Sequence[Move], tzdata: str) -> None:
         ended = [move.trigger for move in moves if move.next is None and move.upper is None]

@@ -25,9 +25,11 @@ from foliot.model.schedule import (
     Version,
 )
 from foliot.store import rows
+from foliot.store.excluding import Calendar
 from foliot.store.postgres.arrays import blobs, numbers, optional_numbers, texts, words
 from foliot.store.postgres.audit import act_by_hand, audit_steps
 from foliot.store.postgres.connection import Ask, Connections, Step, Values
+from foliot.store.postgres.ends import converse_again
 from foliot.store.postgres.fire import SQL as FIRE
 from foliot.store.postgres.fire import Firing
 from foliot.store.postgres.submit import insert_steps
@@ -35,7 +37,6 @@ from foliot.store.reply import Rows
 from foliot.store.scheduling import (
     FIRST_SCHEDULE,
     GRACE,
-    Calendar,
     Fired,
     Run,
     Wanted,
@@ -139,9 +140,9 @@ class PostgresSchedules(Firing):
             if not await ask(Step(FIRE["list_runs"], values)):
                 return None
             others = live if rule in (Overlap.CANCEL_OTHER, Overlap.TERMINATE_OTHER) else []
-            return Fired([], 0, await self._cancel(ask, partition, others))
+            return await self._cancel(ask, partition, others, Fired())
 
-        return await self._connections.converse(talk)
+        return await converse_again(self._connections, talk)
 
     async def backfill(self, partition: int, id: ScheduleId, jobs: Sequence[NewJob]) -> list[JobId]:
         async def talk(ask: Ask) -> list[JobId]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import psycopg
@@ -14,7 +15,9 @@ from psycopg.rows import tuple_row
 from foliot.clock import Clock
 from foliot.config import Settings
 from foliot.errors import FoliotError, TransactionTooLong
-from foliot.model.job import Outcome
+from foliot.ids import JobId, partition_of
+from foliot.model.job import NewJob, Outcome
+from foliot.store.flowing import to_json
 from foliot.store.guest import Answer, first_row, settle
 from foliot.store.port import Cycle, Jobs
 from foliot.store.postgres.arrays import words
@@ -24,6 +27,7 @@ from foliot.store.postgres.guest import Lent
 from foliot.store.postgres.jobs import SQL as JOBS_SQL
 from foliot.store.postgres.jobs import PostgresJobs
 from foliot.store.postgres.lines import AsyncLines, BlockingLines, Lines
+from foliot.store.postgres.workflows import SQL as WORKFLOWS_SQL
 from foliot.store.sql import Statement, load_statements
 from foliot.store.transaction import Parameters
 
@@ -147,12 +151,32 @@ class PostgresWork:
         except psycopg.Error as error:
             raise explain(error, role=self._home.role) from error
 
+    async def stand_ready(self, id: JobId, job: NewJob) -> None:
+        partition = partition_of(id, self.partitions)
+        if partition_of(job.id, self.partitions) != partition:
+            return  # nobody else has rows of two partitions
+        own = {"partition": partition, "id": id, "namespace": job.namespace, "kind": job.kind}
+        look = partial(self._run, SQL["find_own_workflow"], {**own, "key": job.key})
+        try:
+            found = first_row(await settle(look()))
+            while found:
+                await settle(self._run(SQL["mark_locks"], {}))
+                flow = {"partition": partition, "ids": to_json(found)}
+                await settle(self._run(WORKFLOWS_SQL["lock_workflows"], flow))
+                before, found = found, first_row(await settle(look()))
+                if found == before:
+                    return
+                # It has become a part of another while it was waited for.
+                await settle(self._run(SQL["let_go_of_locks"], {}))
+        except psycopg.Error as error:
+            raise explain(error, role=self._home.role) from error
+
     async def end(self, finish: Callable[[Jobs], Coroutine[Any, Any, Cycle]]) -> Cycle:
         try:
-            await settle(self._run(SQL["mark_end"], {}))
+            await settle(self._run(SQL["mark_locks"], {}))
             ended = await self.ask(finish)
             if ended.refused:
-                await settle(self._run(SQL["let_go_of_end"], {}))
+                await settle(self._run(SQL["let_go_of_locks"], {}))
         except psycopg.Error as error:
             raise explain(error, role=self._home.role) from error
         return ended

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from foliot.ids import JobId
 from foliot.model.job import JobState, Outcome
 from foliot.model.workflow import Advance
 from foliot.store.flowing import end, lock
@@ -82,11 +83,15 @@ class StepEnds:
         return msgspec.structs.replace(advance, lanes=advance.lanes + lanes, more=more)
 
 
-def cancel_jobs(connection: Connection, partition: int, ids: Sequence[str], now: int) -> Rows:
-    """Asks for their end, and ends those that do not run. Returns them with the states that they were in."""
+def cancel_jobs(
+    connection: Connection, partition: int, ids: Sequence[str], now: int
+) -> tuple[dict[JobId, JobState], frozenset[JobId], Advance]:
+    """Asks for their end, and ends those that do not run. Returns those that lived with the states that they were in,
+    those of them that have ended, and what that has led to."""
     values: Values = {"partition": partition, "ids": to_json(list(ids)), "now": now}
     steps = find_steps(connection, partition, ids)
     found = execute(connection, SQL["request_cancel"], values)
-    execute(connection, SQL["cancel_jobs"], values)
-    tell_ends(connection, partition, now, steps)
-    return found
+    ended = execute(connection, SQL["cancel_jobs"], values)
+    advance = tell_ends(connection, partition, now, steps)
+    states = {JobId(id): JobState(state) for id, state in found}
+    return states, frozenset(JobId(row[0]) for row in ended), advance

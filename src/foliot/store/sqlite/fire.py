@@ -8,8 +8,9 @@ from math import ceil
 from sqlite3 import Connection
 from typing import Final, cast
 
+import msgspec
+
 from foliot.clock import Clock
-from foliot.ids import JobId
 from foliot.model.job import JobState
 from foliot.model.schedule import Reason
 from foliot.store import rows
@@ -110,7 +111,7 @@ class Firing:
                 fired = _fire(connection, [move], values)
                 due = ceil(now + delay)
             execute(connection, SQL["delay_trigger"], {**values, "next": due})
-            return Fired(fired.lanes, 1, fired.cancelled)
+            return msgspec.structs.replace(fired, moved=1)
 
         return await self._connections.transact(run)
 
@@ -141,7 +142,7 @@ class Firing:
                 execute(connection, SQL["move_gaps"], {**values, **place_of, **then})
                 if step.ends:
                     _name(connection, "end_triggers", [step.gap.trigger], values)
-            return Fired(fired.lanes, len(mine), fired.cancelled)
+            return msgspec.structs.replace(fired, moved=len(mine))
 
         return await self._connections.transact(run)
 
@@ -191,13 +192,12 @@ class Firing:
         return {"partition": partition, "now": store_now(self._clock), **values}
 
 
-def cancel(connection: Connection, ids: Sequence[str], values: Values) -> dict[JobId, JobState]:
+def cancel(connection: Connection, others: Sequence[str], values: Values, fired: Fired) -> Fired:
     """Earlier runs, in the transaction of the one that takes their place."""
-    if not ids:
-        return {}
+    if not others:
+        return fired
     partition, now = cast(int, values["partition"]), cast(int, values["now"])
-    found = cancel_jobs(connection, partition, ids, now)
-    return {JobId(id): JobState(state) for id, state in found}
+    return Fired(fired.lanes, fired.moved, *cancel_jobs(connection, partition, others, now))
 
 
 def _positions(connection: Connection, triggers: Iterable[int], values: Values) -> Rows:
@@ -233,7 +233,7 @@ def _fire(
         else:
             placed.update(execute(connection, SQL["fire_schedules"], asked))
     lanes = [(lane, JobState(state), count) for (lane, state), count in placed.items()]
-    return Fired(lanes, len(moves), cancel(connection, others, values))
+    return cancel(connection, others, values, Fired(lanes, len(moves)))
 
 
 def _fire_stateful(

@@ -164,14 +164,13 @@ class SqliteJobs:
     async def cancel(
         self, partition: int, ids: Sequence[JobId], *, record: Record | None = None
     ) -> dict[JobId, JobState]:
-        def run(connection: Connection) -> Rows:
+        def run(connection: Connection) -> dict[JobId, JobState]:
             now = self._now()
-            found = cancel_jobs(connection, partition, ids, now)
-            write_record(connection, record, [row[0] for row in found], now=now)
+            found, _, _ = cancel_jobs(connection, partition, ids, now)
+            write_record(connection, record, list(found), now=now)
             return found
 
-        found = await self._connections.transact(run)
-        return {JobId(id): JobState(state) for id, state in found}
+        return await self._connections.transact(run)
 
     async def admit(self, partition: int, *, limit: int) -> list[int]:
         return await self._admit("admit_jobs", partition, {"limit": limit})

@@ -24,10 +24,10 @@ from foliot.model.schedule import (
     Version,
 )
 from foliot.store import rows
+from foliot.store.excluding import Calendar
 from foliot.store.scheduling import (
     FIRST_SCHEDULE,
     GRACE,
-    Calendar,
     Fired,
     Run,
     Wanted,
@@ -147,7 +147,7 @@ class SqliteSchedules(Firing):
             if not insert(connection, submissions([job]), values):
                 return None
             others = live if rule in (Overlap.CANCEL_OTHER, Overlap.TERMINATE_OTHER) else []
-            return Fired([], 0, cancel(connection, others, values))
+            return cancel(connection, others, values, Fired())
 
         return await self._connections.transact(run)
 

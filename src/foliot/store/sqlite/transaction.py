@@ -18,7 +18,8 @@ from typing import Any, Final, TypeVar, cast
 from foliot.clock import Clock
 from foliot.config import Settings
 from foliot.errors import FoliotError, StoreUnavailable, TransactionTooLong
-from foliot.model.job import Outcome
+from foliot.ids import JobId
+from foliot.model.job import NewJob, Outcome
 from foliot.store.guest import at_once
 from foliot.store.port import Cycle, Jobs
 from foliot.store.sqlite.batches import Values
@@ -117,6 +118,9 @@ class SqliteWork:
             return at_once(question(jobs))
 
         return await self.run(ask)
+
+    async def stand_ready(self, id: JobId, job: NewJob) -> None:
+        """There is one writer, so nobody waits crosswise."""
 
     async def end(self, finish: Callable[[Jobs], Coroutine[Any, Any, Cycle]]) -> Cycle:
         return await self.ask(finish)  # nobody else writes meanwhile

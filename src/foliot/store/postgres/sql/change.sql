@@ -79,8 +79,9 @@ FROM (SELECT x.id, x.queue, x.priority, x.max_attempts, x.lane, x.due_at, x.more
                         WHEN :more::jsonb -> 'requires' IS NOT NULL
                         THEN ARRAY(SELECT jsonb_array_elements_text(:more::jsonb -> 'requires')) END AS requires,
                    CASE WHEN :whole::boolean THEN :more::jsonb ->> 'extras' ELSE o.extras END AS extras,
-                   NOT :whole::boolean AND (
-                       coalesce(o.hold, '') IN ('unknown_kind', 'signal', 'paused', 'workflow') OR (
+                   coalesce(o.hold, '') = 'paused' AND (NOT :whole::boolean OR :more::jsonb ->> 'ordering_key' IS NULL)
+                       OR NOT :whole::boolean AND (
+                       coalesce(o.hold, '') IN ('unknown_kind', 'signal', 'workflow') OR (
                        coalesce(o.hold, '') = 'unfitting_payload' AND :payload::bytea IS NULL)) AS stuck
             FROM foliot.jobs o
             WHERE o.partition = :partition AND o.id = coalesce(:id::uuid, (

@@ -17,10 +17,17 @@ SELECT set_config('statement_timeout', :limit, true),
 -- The same for all of it together; PostgreSQL 17 and newer.
 SELECT set_config('transaction_timeout', :limit, true);
 
--- name: mark_end
--- Before the end of the job itself.
-SAVEPOINT foliot_end;
+-- name: find_own_workflow
+-- Of the job whose transaction this is, if it is a step; unless nobody has the key that it is about to submit with.
+SELECT j.workflow::text FROM foliot.jobs j
+WHERE j.partition = :partition AND j.id = :id::uuid AND j.workflow IS NOT NULL
+  AND EXISTS (SELECT FROM foliot.jobs k
+              WHERE k.partition = :partition AND k.namespace = :namespace AND k.kind = :kind AND k.key = :key);
 
--- name: let_go_of_end
--- It was refused: of the locks that it took none is kept.
-ROLLBACK TO SAVEPOINT foliot_end;
+-- name: mark_locks
+-- Before locks that are let go if it turns out that others come first.
+SAVEPOINT foliot_locks;
+
+-- name: let_go_of_locks
+-- Of those that were taken since then none is kept.
+ROLLBACK TO SAVEPOINT foliot_locks;

@@ -39,4 +39,5 @@ DELETE FROM foliot_jobs AS j
 WHERE j.partition = :partition AND j.id IN (SELECT value FROM json_each(:ids)) AND j.cancel_requested
   AND j.state || '' IN ('scheduled', 'waiting', 'held', 'ready')
   AND NOT EXISTS (SELECT 1 FROM foliot_workflows w
-                  WHERE w.partition = :partition AND w.waiter = j.id AND w.state = 'running');
+                  WHERE w.partition = :partition AND w.waiter = j.id AND w.state = 'running')
+RETURNING id;

@@ -58,8 +58,9 @@ FROM (SELECT x.id, x.queue, x.priority, x.max_attempts, x.lane, x.due_at, x.orde
                    CASE WHEN :whole THEN :timeout ELSE coalesce(:timeout, o.timeout) END AS timeout,
                    CASE WHEN :whole THEN json_extract(:more, '$.requires') ELSE o.requires END AS requires,
                    CASE WHEN :whole THEN json_extract(:more, '$.extras') ELSE o.extras END AS extras,
-                   NOT :whole AND (
-                       coalesce(o.hold, '') IN ('unknown_kind', 'signal', 'paused', 'workflow') OR (
+                   coalesce(o.hold, '') = 'paused' AND (NOT :whole OR json_extract(:more, '$.ordering_key') IS NULL)
+                       OR NOT :whole AND (
+                       coalesce(o.hold, '') IN ('unknown_kind', 'signal', 'workflow') OR (
                        coalesce(o.hold, '') = 'unfitting_payload' AND :payload IS NULL)) AS stuck
             FROM foliot_jobs o
             WHERE o.partition = :partition AND o.id = coalesce(:id, (
