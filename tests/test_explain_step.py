@@ -53,7 +53,12 @@ def step(job: str, state: str, number: int, **changes: Any) -> Step:
 
 
 def told(
-    own: Job, *parents: str, flow: dict[str, Any] | None = None, inner: Any = None, **changes: Any
+    own: Job,
+    *parents: str,
+    flow: dict[str, Any] | None = None,
+    inner: Any = None,
+    now: datetime = NOW,
+    **changes: Any,
 ) -> list[str]:
     """Of a step called load, whose parents are in these states."""
     above = [step(f"p{number}", state, number) for number, state in enumerate(parents, 1)]
@@ -61,7 +66,7 @@ def told(
     this = step(OWN, own.state, 0, reason=own.reason, **changes)
     facts = facts_among(workflow(**(flow or {})), this, [this, *above])
     failure = KILLED if own.attempt and own.state is JobState.CANCELLED else None
-    found = Facts(job=own, now=NOW, flow=facts, inner=inner, failure=failure)
+    found = Facts(job=own, now=now, flow=facts, inner=inner, failure=failure)
     return str(explain(found)).splitlines()
 
 
@@ -124,11 +129,13 @@ def test_a_step_waits_as_long_as_its_rule_says(rule: Rule, until: str) -> None:
             ],
         ),
         (
-            told(job("waiting"), "succeeded"),
+            told(job("waiting"), "succeeded", now=LATER),
             [
-                "waiting: its parents have ended: whether it runs is about to be decided",
-                SINCE,
-                "no live process does the scheduler's duties: start a worker, or foliot scheduler",
+                "waiting: no live process does the scheduler's duties; it waits for one",
+                "  since 2026-11-18 12:00:01Z",
+                "  until a worker starts, or: foliot scheduler",
+                "its parents have ended",
+                "  since 2026-11-18 12:00:01Z",
                 HOME,
             ],
         ),

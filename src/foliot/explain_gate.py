@@ -80,7 +80,7 @@ def say_shut(gates: Sequence[GateFacts], *, since: datetime) -> list[Reason]:
 
 
 def say_gate(gate: GateFacts, *, since: datetime) -> Reason:
-    """`since`: when the job was due; the limit may have been set later."""
+    """Of one without room, or a breaker. `since`: when the job was due; the limit may have been set later."""
     if gate.breaker is not None:
         return say_breaker(gate.breaker)
     limit, name = gate.limit, show_gate(gate.name)
@@ -90,11 +90,9 @@ def say_gate(gate: GateFacts, *, since: datetime) -> Reason:
         why = f"limit {name} is at {gate.used}/{limit.concurrency}{held}"
         change = f"{_turn(gate)}{_raise(limit, gate.used + 1)}"
         return Reason(f"{why}{_others(gate)}", since=since, change=change)
-    if limit.rate is not None and gate.wait:
-        why = f"limit {name} lets {limit.rate:g} start in {show_duration(limit.period)}"
-        next_ = f"the next may in {show_duration(max(0.001, round(gate.wait, 3)))}"
-        return Reason(f"{why}{_others(gate)}", since=since, change=next_)
-    return Reason(f"limit {name} has room again: it is about to be asked", since=since)
+    why = f"limit {name} lets {limit.rate:g} start in {show_duration(limit.period)}"
+    next_ = f"the next may in {show_duration(max(0.001, round(gate.wait or 0.0, 3)))}"
+    return Reason(f"{why}{_others(gate)}", since=since, change=next_)
 
 
 def _others(gate: GateFacts) -> str:

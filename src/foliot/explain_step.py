@@ -46,7 +46,7 @@ def say_waiting(facts: StepFacts) -> tuple[str, list[str]]:
     """For which parents, and what is known of the others."""
     pending, count = facts.pending, len(facts.parents)
     if not pending:
-        return "its parents have ended: whether it runs is about to be decided", []
+        return "its parents have ended", []
     ended = [parent for parent in facts.parents if parent.state.final]
     why = f"{len(ended):,} of its {count:,} parents have ended, not yet: {name_steps(pending)}"
     if count == 1:

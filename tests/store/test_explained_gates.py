@@ -73,7 +73,7 @@ async def test_a_key_of_another_namespace_is_called_as_it_was_given(world: World
 
 
 async def test_a_limit_that_is_gone_is_said_to_be(world: World) -> None:
-    session = await world.open_session()
+    session = await world.open_session(duties=True)
     await limit(world, "key:z:*", 0)
     id = await world.submit(more=KEYED, namespace="n2")
     assert await world.claim(session) == []
@@ -84,7 +84,7 @@ async def test_a_limit_that_is_gone_is_said_to_be(world: World) -> None:
 
 
 async def test_room_is_not_spoken_of_while_the_queue_is_paused(world: World) -> None:
-    session = await world.open_session()
+    session = await world.open_session(duties=True)
     await limit(world, "key:z:1", 1)
     holder = await world.run(session, more=KEYED)
     id = await world.submit(more=KEYED)
@@ -104,7 +104,7 @@ async def test_room_is_not_spoken_of_while_the_queue_is_paused(world: World) -> 
 
 async def test_all_that_stand_in_the_way_are_told_and_first_what_stays(world: World) -> None:
     """Ready or held."""
-    session = await world.open_session()
+    session = await world.open_session(duties=True)
     await limit(world, "queue:default", 1)
     await limit(world, "kind:echo", 0)
     await open_breaker(world.store, "stripe", new=True, note="they move", by="ada")
@@ -158,19 +158,18 @@ async def test_of_a_breaker_at_which_some_may_try_it_is_said_that_nobody_lets_th
     world: World,
 ) -> None:
     session = await world.open_session(lease=1000)
-    nobody = "no live process does the scheduler's duties: start a worker, or foliot scheduler"
+    off = (
+        "no live process does the scheduler's duties: the live workers have worker.scheduler=false"
+    )
     await open_breaker(world.store, "stripe", new=True, seconds=60)
     id = await world.submit(more=STRIPE)
     assert await world.claim(session) == []
-    explanation = await told(world, id)
-    assert explanation.why.startswith("breaker 'stripe' is open until ")
-    assert explanation.more == [nobody]
+    breaker, nobody = await whys(world, id)
+    assert breaker.startswith("breaker 'stripe' is open until ") and nobody.startswith(off)
     world.clock.advance(60)
     for state in ("is open until", "is half open"):
-        explanation = await told(world, id)
-        first, breaker = explanation.reasons
-        assert (first.why, explanation.more) == (nobody, [])
-        assert breaker.why.startswith(f"breaker 'stripe' {state}")
+        nobody, breaker = await whys(world, id)
+        assert nobody.startswith(off) and breaker.startswith(f"breaker 'stripe' {state}")
         await world.store.breakers.tick()
     await world.open_session(lease=1000, duties=True)
     assert (await whys(world, id)) == ["breaker 'stripe' is half open: 1 at a time tries"]
@@ -181,6 +180,6 @@ async def test_of_a_full_limit_it_is_said_as_well_that_nobody_does_the_duties(wo
     await limit(world, "queue:default", 1)
     id = (await world.submit_many(2))[1]
     await world.claim(session)
-    explanation = await told(world, id)
-    assert explanation.why.startswith("limit queue:default is at 1/1")
-    assert explanation.more[0].startswith("no live process does the scheduler's duties")
+    full, nobody = await whys(world, id)
+    assert full.startswith("limit queue:default is at 1/1")
+    assert nobody.startswith("no live process does the scheduler's duties")
