@@ -18,6 +18,7 @@ from foliot.explain_facts import (
     obstacles,
     paused_workflow,
     say_attempt,
+    shut_by_hand,
     soon,
     waits,
 )
@@ -72,7 +73,7 @@ def _scheduled(facts: Facts) -> Answer:
     else:
         why = f"{again}due since {show_time(job.run_at)}"
         found = soon(facts, why, ", and about to be made ready")
-    return in_order(*found, last_failure(facts), *obstacles(facts))
+    return in_order(*found, last_failure(facts), *obstacles(facts), *shut_by_hand(facts))
 
 
 def _waiting(facts: Facts) -> Answer:

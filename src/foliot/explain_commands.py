@@ -91,9 +91,9 @@ def _waits_for(job: Job) -> str | None:
 
 
 async def _gates(store: Store, job: Job) -> list[GateFacts]:
-    """Those that a job is under which is ready or held for one: whoever claims it will ask them."""
+    """Those that a job is under which may still be claimed: whoever does will ask them."""
     waits_for = _waits_for(job)
-    if job.state is not JobState.READY and waits_for is None:
+    if job.state not in (JobState.SCHEDULED, JobState.HELD, JobState.READY):
         return []
     key, breaker = job.extras.limit_key, job.extras.breaker
     names = [f"queue:{job.queue}", f"kind:{job.kind}", f"namespace:{job.namespace}"]

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from foliot.explain_gate import GateFacts, Reason, show_time
+from foliot.explain_gate import GateFacts, Reason, say_shut, show_time
 from foliot.explain_step import StepFacts
 from foliot.explain_worker import count, missing_duties, missing_worker
 from foliot.model.job import Attempt, Job
@@ -72,6 +72,17 @@ def obstacles(facts: Facts) -> list[Reason]:
     if facts.job.cancel_requested:
         found.append(Reason("it was asked to end"))
     return found
+
+
+def shut_by_hand(facts: Facts) -> list[Reason]:
+    """Limits and breakers that let nobody in until somebody changes them: who waits for something else first will still
+    meet them."""
+    since = facts.waits_since if facts.waits_since <= facts.now else None
+    return say_shut([gate for gate in facts.gates if gate.shut], since=since)
+
+
+def stopped_by_hand(facts: Facts) -> list[Reason]:
+    return [*paused_queue(facts), *shut_by_hand(facts)]
 
 
 def paused_queue(facts: Facts) -> list[Reason]:

@@ -73,18 +73,19 @@ class GateFacts(msgspec.Struct, frozen=True, kw_only=True):
         return one.until is not None and one.until <= now.timestamp()
 
 
-def say_shut(gates: Sequence[GateFacts], *, since: datetime) -> list[Reason]:
+def say_shut(gates: Sequence[GateFacts], *, since: datetime | None) -> list[Reason]:
     """Of those that let nobody in now; first what only somebody's hand will change."""
     closed = sorted((gate for gate in gates if not gate.has_room), key=lambda gate: not gate.shut)
     return [say_gate(gate, since=since) for gate in closed]
 
 
-def say_gate(gate: GateFacts, *, since: datetime) -> Reason:
-    """Of one without room, or a breaker. `since`: when the job was due; the limit may have been set later."""
+def say_gate(gate: GateFacts, *, since: datetime | None) -> Reason:
+    """Of one without room, or a breaker. `since`: when the job was due, if it is; the limit may have been set later."""
     if gate.breaker is not None:
         return say_breaker(gate.breaker)
     limit, name = gate.limit, show_gate(gate.name)
-    since = since if limit.updated_at is None else max(since, limit.updated_at)
+    if since is not None and limit.updated_at is not None:
+        since = max(since, limit.updated_at)
     if gate.full:
         held = _named(gate.holders, gate.used)
         why = f"limit {name} is at {gate.used}/{limit.concurrency}{held}"

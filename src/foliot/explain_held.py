@@ -15,6 +15,7 @@ from foliot.explain_facts import (
     paused_queue,
     paused_workflow,
     soon,
+    stopped_by_hand,
     waits,
 )
 from foliot.explain_gate import Reason, say_gate, say_shut, show_time
@@ -41,21 +42,21 @@ def _for_admission(facts: Facts) -> Answer:
     looked = "to be looked at for its turn or its predecessors"
     nobody = no_duties(facts)
     waiting = waits(facts, f"{'is' if nobody else 'about'} {looked}")
-    return in_order(*nobody, waiting, *paused_queue(facts))
+    return in_order(*nobody, waiting, *stopped_by_hand(facts))
 
 
 def _for_order(facts: Facts) -> Answer:
     key, earlier = facts.job.ordering_key, facts.standing.earlier
     if not earlier:
         found = soon(facts, f"the next of ordering key {key!r}", ", about to be made ready")
-        return in_order(*found, *paused_queue(facts))
+        return in_order(*found, *stopped_by_hand(facts))
     first, state = earlier[0]
     before = count(len(earlier), "job")
     if len(earlier) >= MOST_AHEAD:
         before = f"at least {before}"
     why = f"waits for job {first} ({state}) of ordering key {key!r}: {before} before it"
     change = f"it has ended; see: foliot jobs explain {first}"
-    return waits(facts, why, change), [*paused_queue(facts)]
+    return waits(facts, why, change), [*stopped_by_hand(facts)]
 
 
 def _for_kind(facts: Facts) -> Answer:
@@ -63,14 +64,14 @@ def _for_kind(facts: Facts) -> Answer:
     change = "a worker starts whose app has it"
     if not facts.workers:
         why = f"the kind {kind!r} was unknown to its worker, and no worker is alive now"
-        return waits(facts, why, change), [*paused_queue(facts)]
+        return waits(facts, why, change), [*stopped_by_hand(facts)]
     if kind in known:
         why = f"a live worker knows the kind {kind!r} by now"
         found = soon(facts, why, ": it is about to be made ready")
-        return in_order(*found, *paused_queue(facts))
+        return in_order(*found, *stopped_by_hand(facts))
     names = ", ".join(known[:_MOST_NAMED]) + (" …" if len(known) > _MOST_NAMED else "")
     return waits(facts, f"no live worker knows the kind {kind!r}", change), [
-        *paused_queue(facts),
+        *stopped_by_hand(facts),
         f"they know: {names or 'none'}",
         did_you_mean(kind, known) or "",
     ]
@@ -79,7 +80,7 @@ def _for_kind(facts: Facts) -> Answer:
 def _for_payload(facts: Facts) -> Answer:
     why = f"its payload does not fit the arguments of {facts.job.kind!r}"
     change = f"a worker with another {facts.job.kind} starts"
-    return waits(facts, why, change), [*paused_queue(facts)]
+    return waits(facts, why, change), [*stopped_by_hand(facts)]
 
 
 def _for_gate(facts: Facts) -> Answer:
