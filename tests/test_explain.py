@@ -337,3 +337,12 @@ def test_a_job_that_died_with_its_workers_says_so() -> None:
 def test_what_was_lost_and_put_off_has_not_failed() -> None:
     later = job("scheduled", attempt=1, losses=1, **soon)
     assert "failed" not in first_line(job=later)
+
+
+def test_a_key_that_cannot_be_named_alone_is_raised_by_its_pattern() -> None:
+    """A star within a key is taken for one only at its end."""
+    pattern = Limit(name="key:a*", concurrency=1)
+    gate = GateFacts(name="key:a*b", limit=pattern, used=1, holders=[OTHER])
+    assert (
+        gated(gate)[2] == "  until one of them ends, or: foliot limits set 'key:a*' --concurrency 2"
+    )

@@ -10,7 +10,7 @@ import msgspec
 
 from foliot.ids import JobId
 from foliot.model.breaker import Breaker, State
-from foliot.model.limit import Limit, show_gate
+from foliot.model.limit import Limit, key_of, show_gate
 from foliot.units import show_duration
 
 
@@ -89,7 +89,7 @@ def say_gate(gate: GateFacts, *, since: datetime | None) -> Reason:
     if gate.full:
         held = _named(gate.holders, gate.used)
         why = f"limit {name} is at {gate.used}/{limit.concurrency}{held}"
-        change = f"{_turn(gate)}{_raise(limit, gate.used + 1)}"
+        change = f"{_turn(gate)}{_raise(gate)}"
         return Reason(f"{why}{_others(gate)}", since=since, change=change)
     why = f"limit {name} lets {limit.rate:g} start in {show_duration(limit.period)}"
     next_ = f"the next may in {show_duration(max(0.001, round(gate.wait or 0.0, 3)))}"
@@ -111,12 +111,19 @@ def _turn(gate: GateFacts) -> str:
     return f"{'one of them ends' if gate.waiting <= 1 else 'its turn comes as they end'}, or: "
 
 
-def _raise(limit: Limit, most: int) -> str:
-    """The rest of it stays. Keys may have spaces, and patterns end with a star."""
-    said = f"foliot limits set {shlex.quote(limit.name)} --concurrency {most}"
+def _raise(gate: GateFacts) -> str:
+    """By one more than it has, and the rest of it stays; of a pattern first for this key alone."""
+    limit = gate.limit
+    rest = f" --concurrency {gate.used + 1}"
     if limit.rate is not None:
-        said += f" --rate {limit.shown_rate} --burst {limit.burst}"
-    return said if limit.note is None else f"{said} --note {shlex.quote(limit.note)}"
+        rest += f" --rate {limit.shown_rate} --burst {limit.burst}"
+    if limit.note is not None:
+        rest += f" --note {shlex.quote(limit.note)}"
+    raised = f"foliot limits set {shlex.quote(limit.name)}{rest}"  # keys may have spaces
+    own = f"key:{key_of(gate.name)}"
+    if not limit.is_pattern or "*" in own:
+        return raised
+    return f"foliot limits set {shlex.quote(own)}{rest}; for all of them: {raised}"
 
 
 def say_breaker(breaker: Breaker) -> Reason:

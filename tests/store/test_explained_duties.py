@@ -38,7 +38,7 @@ async def start(world: World, *, lease: float = 1000, **fields: Any) -> SessionI
     return session.id
 
 
-async def due(world: World) -> JobId:
+async def overdue(world: World) -> JobId:
     return await world.submit(delay=5)
 
 
@@ -86,7 +86,7 @@ async def without_its_limit(world: World) -> JobId:
 @pytest.mark.parametrize(
     ("make", "what", "soon"),
     [
-        (due, "due since ", ", and about to be made ready"),
+        (overdue, "due since ", ", and about to be made ready"),
         (expired, "expired at ", ": about to be cancelled"),
         (ordered, "is to be looked at for its turn", "about to be looked at for its turn"),
         (next_of_its_key, "the next of ordering key 'a'", ", about to be made ready"),
@@ -118,9 +118,9 @@ async def test_nobody_does_the_duties_since_the_last_who_did_was_heard_of(world:
     assert world.beat(session, lease=15)
     seen = world.clock.now()
     world.clock.advance(20)
-    late = await world.submit(delay=1)
+    due, late = world.after(1), await world.submit(delay=1)
     world.clock.advance(2)
-    for id, since in ((early, seen), (late, world.after(-1))):
+    for id, since in ((early, seen), (late, due)):
         reason = (await told(world, id)).reasons[0]
         assert (reason.why, reason.since) == (NOBODY, since)
         assert reason.change == "a worker starts, or: foliot scheduler"
