@@ -55,10 +55,24 @@ class Explanation(msgspec.Struct, frozen=True):
 
 def explain(facts: Facts) -> Explanation:
     first, rest = _BY_STATE[facts.job.state](facts)
-    others = [one for one in rest if isinstance(one, Reason)]
-    more = [one for one in [*rest, _home(facts)] if isinstance(one, str) and one]
+    late, deadline = _deadline(facts)
+    known = [one.why for one in late]
     reason = first if isinstance(first, Reason) else Reason(first)
-    return Explanation(facts.job.state, [reason, *others], more)
+    others = [one for one in [reason, *rest] if isinstance(one, Reason) and one.why not in known]
+    more = [one for one in [*rest, deadline, _home(facts)] if isinstance(one, str) and one]
+    return Explanation(facts.job.state, [*late, *others], more)
+
+
+def _deadline(facts: Facts) -> tuple[list[Reason], str]:
+    """Of its workflow: that it has passed, or when it will."""
+    flow = None if facts.flow is None else facts.flow.workflow
+    if flow is None or flow.deadline_at is None or flow.cancel_requested or facts.job.state.final:
+        return [], ""
+    at = show_time(flow.deadline_at)
+    if flow.deadline_at > facts.now:
+        return [], f"its workflow is cancelled at {at}, unless it has ended by then"
+    why = f"the deadline of its workflow passed at {at}"
+    return soon(facts, why, ", and it is about to be cancelled", since=flow.deadline_at), ""
 
 
 def _scheduled(facts: Facts) -> Answer:
