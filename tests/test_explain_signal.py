@@ -18,7 +18,6 @@ from foliot.schema import stored_definition
 from foliot.workflow_map import map_job
 
 ids = Ids(seed=1)
-ASKED = ids.job()
 RESULT = {"$result": "approval"}
 
 
@@ -32,33 +31,25 @@ class Approval(msgspec.Struct):
 def option(function: Callable[..., Any], *payloads: dict[str, Any], over: Any = None) -> str:
     definition = define(function, kind="use")
     schemas = {"use": msgspec.json.decode(stored_definition(definition).schema)}
-    return payload_option(asked(), [asked(), *(user(one, over) for one in payloads)], schemas)
+    users = [user(one, over) for one in payloads]
+    return payload_option("approval", users, schemas.__getitem__)
 
 
-def asked() -> Step:
-    return step("approval", ASKED, "foliot.signal", b"{}")
-
-
-def user(payload: dict[str, Any], over: Any = None, *, after: JobId = ASKED) -> Step:
+def user(payload: dict[str, Any], over: Any = None) -> Step:
     raw, kind = msgspec.json.encode(payload), "use"
     if over is not None:
         template = NewJob(JobId(""), "use", b"", lane_of("default").number, "default")
         mapped = map_job(template, over, "item", payload)
         raw, kind = mapped.payload, mapped.kind
-    return step("use", ids.job(), kind, raw, parents=(after,))
-
-
-def step(name: str, job: JobId, kind: str, payload: bytes, **rest: Any) -> Step:
-    template = NewJob(job, kind, payload, lane_of("default").number, "default")
+    template = NewJob(ids.job(), kind, raw, lane_of("default").number, "default")
     return Step(
-        job=job,
+        job=template.id,
         number=1,
-        name=name,
+        name="use",
         kind=kind,
         rule=Rule.ALL_SUCCEEDED,
         state=JobState.WAITING,
         job_template=template,
-        **rest,
     )
 
 
@@ -104,9 +95,5 @@ def test_a_map_takes_a_list() -> None:
 
 
 def test_of_a_kind_that_nobody_has_announced_nothing_is_known() -> None:
-    assert payload_option(asked(), [user({"approval": RESULT})], {}) == " --payload …"
-
-
-def test_what_does_not_come_after_it_does_not_use_it() -> None:
-    steps = [user({"approval": RESULT}, after=ids.job())]
-    assert payload_option(asked(), steps, {}) == ""
+    told = payload_option("approval", [user({"approval": RESULT})], lambda _: {})
+    assert told == " --payload …"

@@ -175,7 +175,7 @@ def test_part_of_a_minute_counts_in_its_share() -> None:
 
 
 def test_long_jobs_are_not_fast_because_they_end_together() -> None:
-    assert pace_of([crowded(0, 50, seconds=1 << 7, ran=25)], now=8) == pytest.approx(2, rel=0.3)
+    assert pace_of([crowded(0, 50, seconds=1 << 7, ran=25)], now=17) == pytest.approx(2, rel=0.3)
 
 
 def test_the_pauses_between_long_jobs_are_not_idle() -> None:
@@ -216,17 +216,39 @@ def test_what_came_before_it_had_much_to_do_does_not_slow_it_down() -> None:
     """A job a second for minutes, and then as much as it can do."""
     light = [step(start, 10, waited=0.01) for start in range(0, 240, 10)]
     begins = step(240, 3_105)  # five seconds of each
-    assert pace_of([*light, begins], now=251) == pytest.approx(310, rel=0.01)
+    assert pace_of([*light, begins], now=257) == pytest.approx(310, rel=0.01)
     much = [step(start, 6_200) for start in (250, 260)]
-    assert pace_of([*light, begins, *much], now=272) == 620
-    assert pace_of([*light, begins, *much[:1]], now=262) == 620
+    assert pace_of([*light, begins, *much], now=277) == 620
+    assert pace_of([*light, begins, *much[:1]], now=267) == 620
+
+
+def test_seconds_of_which_not_all_workers_have_told_do_not_count() -> None:
+    """Two that do 400 a second each, since five seconds before a step ends; each tells every five seconds."""
+    last_five = 0b1_1111 << 5
+    first_has_told = ended(0, 1_600, seconds=last_five >> 1 & last_five, waited=2)
+    assert pace_of([first_has_told], now=10) is None
+    both_have = ended(0, 4_000, seconds=last_five, waited=2)
+    begun = ended(10, 400, seconds=1 << 10, waited=4)
+    assert pace_of([both_have, begun], now=14) is None, "the other may be late"
+    assert pace_of([both_have, begun], now=17) == 800
+    more = ended(10, 4_800, seconds=0b1_1111_1111 << 10, waited=8)
+    assert pace_of([both_have, more], now=24) == 800
+    assert pace_of([both_have, step(10, 8_000)], now=27) == 800
+    done = ended(20, 80, seconds=1 << 20, waited=0.01)
+    assert pace_of([both_have, step(10, 8_000), done], now=28) is None, "nobody waits any more"
+
+
+def test_a_second_or_two_are_too_few_for_a_pace() -> None:
+    """They began within the first of them, nobody knows when."""
+    assert pace_of([crowded(0, 50, seconds=0b11 << 8)], now=17) is None
+    assert pace_of([crowded(0, 500, seconds=0b11_1111_1111)], now=17) == 50
 
 
 def test_the_pace_is_that_of_the_last_minute() -> None:
     """Half of its workers have gone."""
     many = [step(start, 6_000) for start in range(0, 120, 10)]
-    few = [step(start, 3_000) for start in range(120, 180, 10)]
-    pace = pace_of([*many, *few], now=180)
+    few = [step(start, 3_000) for start in range(120, 190, 10)]
+    pace = pace_of([*many, *few], now=197)
     assert pace == pytest.approx(300, rel=0.2)
 
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
+import msgspec
+
 from foliot.explain_facts import MOST_AHEAD, Facts, obstacles, shut_by_hand
 from foliot.explain_gate import GateFacts, Reason
 from foliot.model.job import Job, JobState
@@ -46,23 +48,11 @@ async def gates_around(store: Store, job: Job) -> list[GateFacts]:
     names += [] if key is None else [gate_of_key(key, job.namespace)]
     names += [] if breaker is None else [f"{BREAKER}:{breaker}"]
     names = [name for name in dict.fromkeys([*names, held_for]) if name is not None]
-    found = [await _gate(store, name) for name in names]
-    return [gate for gate in found if gate is not None]
-
-
-async def _gate(store: Store, name: str) -> GateFacts | None:
-    standing = await store.limits.get(name, most=MOST_AHEAD)
-    if standing is None:
-        return None
-    scope, _, word = name.partition(":")
-    breakers = await store.breakers.all(most=0) if scope == BREAKER else []
-    return GateFacts(
-        name=name,
-        limit=standing.limit,
-        used=standing.used,
-        holders=await store.limits.holders(name, limit=_MOST_HOLDERS),
-        wait=standing.wait,
-        waiting=standing.waiting,
-        at_least=standing.at_least,
-        breaker=next((one.breaker for one in breakers if one.breaker.name == word), None),
-    )
+    found = await store.limits.gates(names, most=MOST_AHEAD, holders=_MOST_HOLDERS)
+    guarded = any(name.startswith(f"{BREAKER}:") for name in found)
+    known = await store.breakers.all(most=0) if guarded else []
+    breakers = {f"{BREAKER}:{one.breaker.name}": one.breaker for one in known}
+    return [
+        GateFacts(name=name, breaker=breakers.get(name), **msgspec.structs.asdict(standing))
+        for name, standing in found.items()
+    ]

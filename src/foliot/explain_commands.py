@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final
+from functools import cache
+from typing import Any, Final
 
 import msgspec
 
@@ -12,7 +13,7 @@ from foliot.explain import Explanation, explain
 from foliot.explain_around import gates_around, waits_for
 from foliot.explain_facts import MOST_AHEAD, Facts
 from foliot.explain_signal import payload_option
-from foliot.explain_step import StepFacts, facts_among, say_skipped, why_cancelled
+from foliot.explain_step import MOST_NAMED, StepFacts, facts_around, say_skipped, why_cancelled
 from foliot.ids import inner_id
 from foliot.model.job import Job, JobState
 from foliot.model.session import Claim
@@ -20,6 +21,7 @@ from foliot.model.workflow import HELD_FOR_SIGNAL, WORKFLOW_KIND
 from foliot.stats import read_pace
 from foliot.store.port import Store
 
+_MOST_USERS: Final = 100  # of what a signal brings: they say what that is to be
 _LOOKS: Final = 3
 
 
@@ -86,14 +88,18 @@ async def _pace(store: Store, job: Job, now: datetime) -> float | None:
 async def _among_steps(store: Store, job: Job) -> StepFacts | None:
     if job.workflow is None or (workflow := await store.workflows.get(job.workflow)) is None:
         return None
-    steps = await store.workflows.steps_around(job.id)
-    own = next((step for step in steps if step.job == job.id), None)
-    return None if own is None else facts_among(workflow, own, steps)
+    around = await store.workflows.around(job.id, most=MOST_NAMED)
+    return None if around is None else facts_around(workflow, around)
 
 
 async def _signal_payload(store: Store, job: Job, flow: StepFacts) -> str:
     if job.state is not JobState.HELD or job.reason != HELD_FOR_SIGNAL:
         return ""
-    known = {one.kind: msgspec.json.decode(one.schema) for one in await store.definitions.all()}
-    steps = await store.workflows.steps(flow.workflow.id)
-    return payload_option(flow.step, steps, known)
+    users = await store.workflows.children(job.id, most=_MOST_USERS)
+    known = {one.kind: one.schema for one in await store.definitions.all()}
+
+    @cache
+    def schema_of(kind: str) -> dict[str, Any]:
+        return msgspec.json.decode(known[kind], type=dict[str, Any]) if kind in known else {}
+
+    return payload_option(flow.step.name, users, schema_of)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -18,31 +18,30 @@ _DEEPEST: Final = 4  # objects within each other: a type may hold itself
 _BY_TYPE: Final = {"integer": 1, "number": 1.5, "string": "text", "boolean": True, "null": None}
 
 
-def payload_option(signal: Step, steps: Sequence[Step], schemas: Mapping[str, Schema]) -> str:
-    """The option of the command that sends it: none, if no step takes the result as an argument. `schemas` are those of
-    the arguments of kinds, as far as they are known."""
+def payload_option(signal: str, users: Sequence[Step], schema_of: Callable[[str], Schema]) -> str:
+    """The option of the command that sends it: none, if no step that comes after it takes the result as an argument.
+    `schema_of` tells that of the arguments of a kind, as far as it is known."""
     example = None
-    for step in steps:
-        if signal.job in step.parents:
-            for path, value in _uses(step, signal.name, schemas):
-                example = _put(example, path, value)
+    for step in users:
+        for path, value in _uses(step, signal, schema_of):
+            example = _put(example, path, value)
     if example is None:
         return ""
     text = _UNKNOWN if example == _UNKNOWN else msgspec.json.encode(example).decode()
     return f" --payload {text if text == _UNKNOWN else shlex.quote(text)}"
 
 
-def _uses(step: Step, name: str, schemas: Mapping[str, Schema]) -> Iterator[tuple[Path, Any]]:
+def _uses(step: Step, name: str, schema_of: Callable[[str], Schema]) -> Iterator[tuple[Path, Any]]:
     """Which parts of the result it takes, and what could stand there."""
     raw = b"" if step.job_template is None else step.job_template.payload
     if not has_refs(raw):
         return
-    payload, kind = msgspec.json.decode(raw), step.kind
-    if kind != MAP_KIND:
-        defs = schemas.get(kind, {}).get("$defs", {})
-        yield from _found(payload, schemas.get(kind, {}), defs, name)
+    payload = msgspec.json.decode(raw)
+    if step.kind != MAP_KIND:
+        schema = schema_of(step.kind)
+        yield from _found(payload, schema, schema.get("$defs", {}), name)
         return
-    whole, item = schemas.get(payload["job"]["kind"], {}), payload["item"]
+    whole, item = schema_of(payload["job"]["kind"]), payload["item"]
     defs = whole.get("$defs", {})
     arguments = _follow(whole, defs)
     yield from _found(payload.get("payload"), arguments, defs, name)

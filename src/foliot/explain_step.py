@@ -2,58 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Container, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
 from foliot.model.job import JobState
-from foliot.model.workflow import FAILED, Rule, Step, Workflow
+from foliot.model.workflow import FAILED, Around, Rule, Step, Workflow
 
-_MOST_NAMED: Final = 10
+MOST_NAMED: Final = 10
 _NEVER: Final = datetime.max.replace(tzinfo=UTC)
 _FAIL_FAST: Final = "fail_fast"
 _DEADLINE: Final = "deadline"
 
 
-class StepFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """A step among the others of its workflow."""
-
+class StepFacts(Around, frozen=True, kw_only=True):
     workflow: Workflow
-    step: Step
-    parents: Sequence[Step] = ()
-    failed: Step | None = None  # the first of the others that did
 
     @property
     def pending(self) -> list[Step]:
+        """Those to be named."""
         return [parent for parent in self.parents if not parent.state.final]
+
+    def count(self, states: Container[JobState]) -> int:
+        """Parents that have ended so."""
+        return sum(number for state, number in self.ended.items() if state in states)
+
+
+def facts_around(workflow: Workflow, around: Around) -> StepFacts:
+    return StepFacts(workflow=workflow, **msgspec.structs.asdict(around))
 
 
 def facts_among(workflow: Workflow, step: Step, steps: Sequence[Step]) -> StepFacts:
-    """Of one of these steps: all, or at least those that matter to it."""
+    """Of one of these steps: all of them, or at least its parents and those that failed."""
     by_id = {one.job: one for one in steps}
+    parents = [by_id[id] for id in step.parents if id in by_id]
+    ended = Counter(parent.state for parent in parents if parent.state.final)
     failed = [one for one in steps if one.state in FAILED and one.job != step.job]
     return StepFacts(
         workflow=workflow,
         step=step,
-        parents=[by_id[id] for id in step.parents if id in by_id],
+        parents=parents,
+        left=len(parents) - ended.total(),
+        ended=ended,
         failed=min(failed, key=lambda one: (one.finished_at or _NEVER, one.number), default=None),
     )
 
 
 def say_waiting(facts: StepFacts) -> tuple[str, list[str]]:
     """For which parents, and what is known of the others."""
-    pending, count = facts.pending, len(facts.parents)
-    if not pending:
+    done = sum(facts.ended.values())
+    count = facts.left + done
+    if not facts.left:
         return "its parents have ended", []
-    ended = [parent for parent in facts.parents if parent.state.final]
-    why = f"{len(ended):,} of its {count:,} parents have ended, not yet: {name_steps(pending)}"
+    pending = _name(facts.pending, facts.left)
+    why = f"{done:,} of its {count:,} parents have ended, not yet: {pending}"
     if count == 1:
-        why = f"its parent has not ended: {name_steps(pending)}"
+        why = f"its parent has not ended: {pending}"
+    ended = [parent for parent in facts.parents if parent.state.final]
     rule = facts.step.rule
     return why, [
-        f"ended: {name_steps(ended)}" if ended else "",
+        f"ended: {_name(ended, done)}" if ended else "",
         "" if rule is Rule.ALL_SUCCEEDED else f"its rule is {rule}",
     ]
 
@@ -93,26 +104,25 @@ def why_cancelled(workflow: Workflow, step: Step) -> str | None:
 
 def ruled_out_by(facts: StepFacts) -> str:
     """The ends of parents that its rule does not allow."""
-    parents = facts.parents
     match facts.step.rule:
         case Rule.ANY_FAILED:
             return "no parent failed"
         case Rule.ANY_SUCCEEDED:
             return "no parent succeeded"
         case Rule.NONE_FAILED:
-            found = [one for one in parents if one.state in FAILED]
+            states: Container[JobState] = FAILED
         case _:
-            found = [one for one in parents if one.state.final]
-            found = [one for one in found if one.state is not JobState.SUCCEEDED]
-    if not found:
+            states = facts.ended.keys() - {JobState.SUCCEEDED}
+    first = next((parent for parent in facts.parents if parent.state in states), None)
+    if first is None:
         return "its parents ended otherwise"
-    first, *rest = found
-    return f"{first.name} is {first.state}" + (f", and {len(rest):,} more" if rest else "")
+    rest = facts.count(states) - 1
+    return f"{first.name} is {first.state}" + (f", and {rest:,} more" if rest else "")
 
 
-def name_steps(steps: Sequence[Step]) -> str:
-    """With their states."""
-    named = [f"{step.name} ({step.state})" for step in steps[:_MOST_NAMED]]
-    if len(steps) > _MOST_NAMED:
-        named.append(f"and {len(steps) - _MOST_NAMED:,} more")
+def _name(steps: Sequence[Step], number: int) -> str:
+    """With their states; there may be more of them than these."""
+    named = [f"{step.name} ({step.state})" for step in steps[:MOST_NAMED]]
+    if number > len(named):
+        named.append(f"and {number - len(named):,} more")
     return ", ".join(named)

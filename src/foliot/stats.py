@@ -12,7 +12,7 @@ import msgspec
 
 from foliot.checks import check_name, check_whole
 from foliot.errors import InvalidValue
-from foliot.model.rollup import MINUTE, Ended, Rollup, Sum, add_up, bucket_of, percentile
+from foliot.model.rollup import MINUTE, STEP, Ended, Rollup, Sum, add_up, bucket_of, percentile
 from foliot.shown import did_you_mean
 from foliot.store.port import Store
 
@@ -28,7 +28,11 @@ _LONG_AGO: Final = 5 * MINUTE  # for jobs that take longer
 _IDLE: Final = (
     10  # seconds without an end after which a queue was idle, if its jobs do not take that long
 )
-_LATE: Final = 10  # seconds after which what has ended is here: workers write every five
+_LATE: Final = 10  # seconds after which what has ended is here
+_TOLD: Final = (
+    7  # seconds after which those have told who were not late: they do so every four to six
+)
+_LEAST: Final = 5  # seconds that a pace is of: when the first began is not known
 _WAITED: Final = 1.0  # seconds: who waited so long was kept by others
 _MOST: Final = 0.8
 _FAILED: Final = (Ended.FAILED, Ended.DEAD)
@@ -114,9 +118,10 @@ async def read_pace(store: Store, queue: str, *, now: datetime) -> float | None:
 
 
 def pace_of(sums: Iterable[Sum], *, now: float) -> float | None:
-    """One for each step. Of the last in which most had waited, since it was idle for a while. It is known in which
-    seconds something ended, and how many in each step; within one, they are taken to lie evenly. None: it is idle now;
-    or most had not waited, so that it was as fast as those who submit, and nobody knows how fast its workers are."""
+    """One for each step. Of the last in which most had waited, since it was idle for a while; without that which its
+    workers are still telling of: some have, most have not. It is known in which seconds something ended, and how many
+    in each step; within one, they are taken to lie evenly. None: it is idle now; or most had not waited, so that it was
+    as fast as those who submit, and nobody knows how fast its workers are; or it was not busy for long enough."""
     found = [(one, one.ends) for one in sums]
     ends = sorted({second for _, seconds in found for second in seconds})
     if not ends:
@@ -127,16 +132,21 @@ def pace_of(sums: Iterable[Sum], *, now: float) -> float | None:
         return None
     first = _busy_since(ends, idle)
     late = [(one, seconds) for one, seconds in found if seconds and seconds[-1] >= first]
-    begin = _crowded_since((one for one, _ in late), ends[-1] - max(MINUTE, 5 * longest))
+    told = [(one, seconds) for one, seconds in late if one.minute + STEP + _TOLD <= now]
+    if not told or not all(_waited(one) for one, _ in late if one.minute > told[-1][0].minute):
+        return None
+    last = max(seconds[-1] for _, seconds in told)
+    begin = _crowded_since((one for one, _ in told), last - max(MINUTE, 5 * longest))
     if begin is None:
         return None
     begin = max(first, begin)
     counted = sum(
-        one.count * sum(at >= begin for at in seconds) / len(seconds) for one, seconds in late
+        one.count * sum(at >= begin for at in seconds) / len(seconds) for one, seconds in told
     )
     # Jobs that take minutes and end together have begun together.
     usual = percentile(add_up(one.runs for one, _ in found), 0.5) or 0.0
-    return counted / max(ends[-1] - begin + 1, usual)
+    seen = max(last - begin + 1, usual)
+    return counted / seen if seen >= _LEAST else None
 
 
 def _longest(sums: Iterable[Sum]) -> float:

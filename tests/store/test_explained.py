@@ -11,7 +11,7 @@ from foliot import commands, explain_commands
 from foliot.breaker_commands import open_breaker
 from foliot.explain import Explanation
 from foliot.explain_gate import Reason
-from foliot.explain_step import facts_among
+from foliot.explain_step import facts_among, facts_around
 from foliot.ids import JobId, SessionId
 from foliot.limit_commands import limit_of, set_limit
 from foliot.model.job import End, Extras, More
@@ -19,7 +19,7 @@ from foliot.model.lane import lane_of
 from foliot.model.note import NewProgress
 from foliot.model.rollup import Ended, Key, Rollup
 from foliot.model.session import NewSession
-from foliot.model.workflow import SIGNAL_KIND, WORKFLOW_KIND
+from foliot.model.workflow import SIGNAL_KIND, WORKFLOW_KIND, Rule
 from foliot.queue_commands import pause_queue
 from foliot.registry import Registry, define
 from foliot.store.living import Load
@@ -88,21 +88,78 @@ async def test_a_step_is_explained_by_those_around_it_however_many_there_are(
     await flow.end("b", End.BURY)
     workflow, found = await flow.get(), await world.store.workflows.steps(flow.id)
     for step in found:
-        around = await world.store.workflows.steps_around(step.job)
-        [own] = [one for one in around if one.job == step.job]
-        whole, near = facts_among(workflow, step, found), facts_among(workflow, own, around)
+        around = await world.store.workflows.around(step.job, most=10)
+        assert around is not None
+        whole, near = facts_among(workflow, step, found), facts_around(workflow, around)
         for one, other in [(whole.step, near.step), *zip(whole.parents, near.parents, strict=True)]:
             assert (one.name, one.state, one.rule) == (other.name, other.state, other.rule)
-        assert own.reason == step.reason
+            assert other.result is None and other.job_template is None
+        assert near.step.reason == step.reason
+        assert (near.left, near.ended) == (whole.left, whole.ended)
         assert (whole.failed and whole.failed.name) == (near.failed and near.failed.name)
-        assert all(one.result is None and one.job_template is None for one in around)
-    assert await world.store.workflows.steps_around(world.new_job().id) == []
+    assert await world.store.workflows.around(world.new_job().id, most=10) is None
 
     async def all_of_them(_: JobId) -> None:
         pytest.fail("the whole workflow was read")
 
     monkeypatch.setattr(world.store.workflows, "steps", all_of_them)
     assert (await told(world, flow.ids["d"])).why.startswith("ended at ")
+
+
+async def test_of_many_parents_those_to_be_named_are_read_and_the_others_counted(
+    world: World,
+) -> None:
+    flow = await draw(world)
+    parents = [flow.step(f"p{n}") for n in range(40)]
+    join = flow.step("join", *[step.name for step in reversed(parents)], rule=Rule.ALL_DONE)
+    await flow.submit(*parents, join, policy="continue")
+    await flow.claim(room=30)
+    for n in range(25):
+        await flow.end(f"p{n}", End.BURY if n < 12 else End.SUCCEED)
+    around = await world.store.workflows.around(flow.ids["join"], most=3)
+    assert around is not None and around.failed is not None
+    dead, succeeded = ["p11", "p10", "p9"], ["p24", "p23", "p22"]
+    named = ["p39", "p38", "p37", *succeeded, *dead]
+    assert [one.name for one in around.parents] == named, "as they were given"
+    assert (around.left, around.ended) == (15, {"dead": 12, "succeeded": 13})
+    assert around.failed.name == "p0"
+    said = await told(world, flow.ids["join"])
+    assert said.why.startswith("25 of its 40 parents have ended, not yet: p39 (ready), p38 (")
+    assert said.why.endswith("p31 (ready), p30 (ready), and 5 more")
+    assert said.more[0].startswith("ended: p24 (succeeded), ")
+    assert said.more[0].endswith("p15 (succeeded), and 15 more")
+
+
+async def test_a_pause_is_seen_whichever_of_many_parents_it_holds(world: World) -> None:
+    """It comes first, for they do not end by themselves."""
+    flow = await draw(world)
+    parents = [flow.step(f"p{n}") for n in range(14)]
+    await flow.submit(*parents, flow.step("join", *[step.name for step in parents]))
+    await flow.claim(room=13)
+    await flow.store.pause(world.partition, flow.id, note=None, by="ada")
+    first, second = (await told(world, flow.ids["join"])).reasons
+    assert first.why.startswith("workflow etl was paused by ada at ")
+    assert second.why.startswith("0 of its 14 parents have ended, not yet: p0 (running), ")
+    assert second.why.endswith("p9 (running), and 4 more")
+
+
+async def test_what_a_signal_brings_is_known_from_the_first_that_come_after_it(
+    world: World,
+) -> None:
+    flow = await draw(world)
+    use = b'{"approval":{"$result":"go","at":"by"}}'
+    signal = flow.step("go", signal="go", kind=SIGNAL_KIND)
+    users = [flow.step(f"use-{n}", "go", payload=use) for n in range(5)]
+    other = flow.step("other", payload=b'{"approval":{"$result":"go","at":"cents"}}')
+    await flow.submit(signal, *users, other)
+    found = await world.store.workflows.children(flow.ids["go"], most=3)
+    assert [step.name for step in found] == ["use-0", "use-1", "use-2"]
+    assert {step.job_template and step.job_template.payload for step in found} == {use}
+    assert {step.kind for step in found} == {"echo"}
+    assert await world.store.workflows.children(flow.ids["use-4"], most=3) == []
+    reason = (await told(world, flow.ids["go"])).reasons[0]
+    assert reason.change is not None
+    assert reason.change.endswith(f""" signal {flow.id} go --payload '{{"by":"…"}}'""")
 
 
 async def test_a_paused_queue_says_by_whom_why_and_how_to_go_on(world: World) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from foliot.explain_commands import explain_job
 from foliot.limit_commands import list_limits
 from foliot.store.postgres.connection import Connections
 from foliot.testing.clock import ManualClock
@@ -123,6 +124,62 @@ async def test_who_waits_in_any_partition_is_counted(world: World) -> None:
     many = len({0, last})
     assert await _shown(world) == {"key:*": (0, 3 * many)}
     assert await use(world, "key:a") == (0, 2 * many)
+
+
+async def test_gates_of_a_job_tell_how_many_they_have_let_in_and_who_began_first(
+    world: World,
+) -> None:
+    for name in ("queue:default", "namespace:default", "kind:other"):
+        await limit(world, name, concurrency=9)
+    await limit(world, "key:*", concurrency=2, rate="60/minute", burst=2)
+    await limit(world, "namespace:shop", concurrency=1000)
+    session = await world.open_session()
+    ids = []
+    for namespace in ("default", "shop", "default"):
+        ids.append(await submit(world, "a", namespace=namespace))
+        await trip(world, session)
+        world.clock.advance(0.001)
+    await submit(world, "a")
+    await world.claim(session)
+    mine = ["queue:default", "kind:echo", "namespace:default", "key:a", "key@shop@a", "kind:other"]
+    found = await world.store.limits.gates(mine, most=100, holders=2)
+    assert {name: (one.used, one.holders, one.waiting) for name, one in found.items()} == {
+        "queue:default": (3, ids[:2], 0),
+        "namespace:default": (2, [ids[0], ids[2]], 0),
+        "key:a": (2, [ids[0], ids[2]], 1),
+        "key@shop@a": (1, [ids[1]], 0),
+        "kind:other": (0, [], 0),
+    }
+    assert found["key@shop@a"].limit.name == "key:*"
+    assert (found["key:a"].wait, found["key@shop@a"].wait) == (None, 0)
+    [(name, other)] = (
+        await world.store.limits.gates(["namespace:shop"], most=100, holders=0)
+    ).items()
+    assert (name, other.limit.concurrency) == ("namespace:shop", 1000), "counted or not"
+    assert await world.store.limits.gates(["kind:none", "queue:none"], most=100, holders=2) == {}
+
+
+async def test_what_runs_is_read_once_for_all_gates_of_a_job(
+    databases: Databases, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    read: Callable[..., Any] = Connections.read
+
+    async def count(self: Connections, statement: Any, values: Any) -> Any:
+        asked.append(statement.name)
+        return await read(self, statement, values)
+
+    async with (
+        postgres_place(databases, partitions=1) as place,
+        open_world(place, clock) as world,
+    ):
+        for name in ("queue:default", "kind:echo", "namespace:default", "key:*"):
+            await limit(world, name, concurrency=1)
+        id = await submit(world, "a")
+        monkeypatch.setattr(Connections, "read", count)
+        await explain_job(world.store, id)
+        questions = ("list_limits", "list_holders", "count_running", "read_uses", "count_waiting")
+        assert [asked.count(name) for name in questions] == [1, 1, 0, 1, 1]
 
 
 async def test_the_questions_are_as_many_whatever_there_is(

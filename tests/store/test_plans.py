@@ -267,7 +267,7 @@ def _plan(
     elif name == "find_behind":
         values |= {"partitions": 8, "name": "one", "since": 1e9}
     elif name == "list_holders":
-        values |= {"scope": "key", "word": "a", "namespace": "default", "limit": 3}
+        values |= {"names": "{key:a}", "scopes": "{key}", "words": "{a}", "namespaces": "{default}"}
     elif name == "count_waiting":
         values |= {"numbers": "{0,0,1}", "names": "{queue:a,key:b,key:c}"}
     return explain(connection, STATEMENTS[name], values, mode=mode, analyse=analyse)

@@ -52,7 +52,7 @@ VALUES: Final[dict[str, object]] = {
     "rows": json.dumps([[id, 1, 0, 0, True, False] for id in IDS]),
     "other": IDS[1],
     "partition": 0,
-    "limit": 100,
+    **dict.fromkeys(("limit", "most"), 100),
     "keep": 86_400.0,
     "payload": "\\x7b7d",
 }

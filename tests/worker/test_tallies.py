@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -287,6 +288,55 @@ async def test_a_store_that_is_away_delays_what_is_counted(
     found = await world.store.rollups.read(0, 1 << 40)
     assert [one.count for one in found] == [1, 1, 1]
     assert len({one.minute for one in found}) == 3
+
+
+class _OtherHost(ManualClock):
+    """Whose clock differs from the store's, which is this test's."""
+
+    def __init__(self, store: ManualClock, ahead: float) -> None:
+        super().__init__(store.now())
+        self._store = store
+        self._difference = timedelta(seconds=ahead)
+
+    def now(self) -> datetime:
+        return self._store.now() + self._difference
+
+
+@pytest.mark.parametrize("ahead", [-30, 30])
+async def test_times_are_those_of_the_store_whatever_the_clock_of_the_host_says(
+    world: World, ahead: float
+) -> None:
+    counted = Abacus(_OtherHost(world.clock, ahead))
+    loop = WriteTallies(world.store, counted.tallies, clock=counted.clock, ids=world.ids)
+    await loop.tick()
+    due = round(world.clock.now().timestamp() * 1e6)
+    counted.run(waited=2.2, run_at=due - 2_200_000)
+    await loop.tick()
+    [one] = await world.store.rollups.read(0, 1 << 40)
+    assert one.waits == {bucket_of(2.2): 1}
+    now = int(world.clock.now().timestamp())
+    assert (one.minute, one.seconds) == (now - now % 10, 1 << now % 60)
+
+
+async def test_an_idle_process_asks_for_the_time_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = Abacus(world.clock)
+    loop = WriteTallies(world.store, counted.tallies, clock=world.clock, ids=world.ids)
+    ask, asked = world.store.schedules.now, 0
+
+    async def count() -> datetime:
+        nonlocal asked
+        asked += 1
+        return await ask()
+
+    monkeypatch.setattr(world.store.schedules, "now", count)
+    for _ in range(3):
+        await loop.tick()
+    assert asked == 1
+    counted.run()
+    await loop.tick()
+    assert asked == 2
 
 
 async def test_what_is_counted_while_it_is_written_waits_for_the_next_time(

@@ -9,6 +9,7 @@ from foliot.cli.options import DEFAULT_OPTIONS, Options, Whole
 def explain(
     *,
     jobs: Whole = 1_000_000,
+    steps: Whole = 9_000,
     asked: Whole = 200,
     runs: Whole = 5,
     force: Switch = False,
@@ -20,6 +21,8 @@ def explain(
     ----------
     jobs
         How many wait.
+    steps
+        Of a workflow, how many one step waits for; that is asked about as well, and one that waits for a signal.
     asked
         How many of them are asked about, from the first to the last of the line.
     runs
@@ -29,6 +32,6 @@ def explain(
     """
     from foliot.bench.explaining import Plan, explaining
 
-    check_counts(jobs=jobs, asked=asked, runs=runs)
-    plan = Plan(jobs=jobs, asked=asked, runs=runs, force=force)
+    check_counts(jobs=jobs, steps=steps, asked=asked, runs=runs)
+    plan = Plan(jobs=jobs, steps=steps, asked=asked, runs=runs, force=force)
     show(explaining(load_settings(options, "1", None), plan, say), options)

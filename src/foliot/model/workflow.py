@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Final, Literal
@@ -203,6 +203,16 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     result: bytes | None = None
     reason: str | None = None
     job_template: NewJob | None = None  # as it was submitted
+
+
+class Around(msgspec.Struct, frozen=True, kw_only=True):
+    """A step among the others of its workflow: what decides whether it runs."""
+
+    step: Step
+    parents: Sequence[Step] = ()  # those to be named: the first of each state at least
+    left: int = 0  # parents that have not ended
+    ended: Mapping[JobState, int] = {}  # parents that have, by how they did
+    failed: Step | None = None  # the first of the others that did
 
 
 class Advance(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from foliot.config import LimitSettings
 from foliot.ids import JobId, SessionId, partition_of
 from foliot.model.job import ClaimedJob, Parent
-from foliot.model.workflow import AddedStep, Advance, NewStep, NewWorkflow, Step, Workflow
+from foliot.model.workflow import AddedStep, Advance, Around, NewStep, NewWorkflow, Step, Workflow
 from foliot.store import adding, following, growing, retrying, rows, steering
 from foliot.store.flowing import Talk, to_json
 from foliot.store.reply import Rows
@@ -139,9 +139,14 @@ class Conversing:
         found = await self._read("find_steps", partition, id=id, **asked)
         return {row[1]: JobId(row[0]) for row in found}
 
-    async def steps_around(self, job: JobId) -> list[Step]:
+    async def around(self, job: JobId, *, most: int) -> Around | None:
         partition = partition_of(job, self._partitions)
-        found = await self._read("list_steps_around", partition, job=job)
+        found = await self._read("list_steps_around", partition, job=job, most=most)
+        return rows.around(found, self._read_time)
+
+    async def children(self, job: JobId, *, most: int) -> list[Step]:
+        partition = partition_of(job, self._partitions)
+        found = await self._read("list_children", partition, job=job, most=most)
         return [rows.step(row, self._read_time) for row in found]
 
     async def list(

@@ -42,6 +42,17 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     wait: float | None = None  # of one gate: seconds until its rate lets the next one in
 
 
+class GateStanding(msgspec.Struct, frozen=True, kw_only=True):
+    """How a gate stands that a job is under, and whom it has let in."""
+
+    limit: Limit
+    used: int
+    holders: list[JobId]  # some of those that run under it
+    waiting: int
+    at_least: bool  # more wait
+    wait: float | None  # seconds until its rate lets the next one in
+
+
 class Tended(msgspec.Struct, frozen=True):
     """What a look at those who wait for limits has brought."""
 
@@ -74,8 +85,11 @@ class Limits(Protocol):
         """By the name that a job waits for: also of one key of a pattern. Only reads."""
         ...
 
-    async def holders(self, gate: str, *, limit: int) -> list[JobId]:
-        """Jobs that run under it, those that began first. Only reads."""
+    async def gates(
+        self, names: Sequence[str], *, most: int, holders: int
+    ) -> dict[str, GateStanding]:
+        """Of these names, those that are counted and how they stand, with the jobs that hold them: so many, those that
+        began first. What runs is read once, however many names there are. Only reads."""
         ...
 
     async def tend(
@@ -204,8 +218,7 @@ class Overview:
 
     def __init__(self, rules: Rules, gate: str | None = None) -> None:
         """Of one: the name that jobs wait for, or that of a limit of many."""
-        counted = [msgspec.structs.replace(limit, counted=True) for limit in rules.open]
-        self._rules = Rules(rules.version, [*rules.limits.values(), *counted])
+        self._rules = all_counted(rules)
         limits = self._rules.limits
         self.gate = gate
         if gate is None:
@@ -284,6 +297,62 @@ class Overview:
         )
 
 
+class GatesOverview:
+    """How some gates stand."""
+
+    def __init__(self, rules: Rules, names: Iterable[str]) -> None:
+        self._rules = all_counted(rules)
+        self.names = [name for name in dict.fromkeys(names) if self._rules.limit(name)]
+
+    @property
+    def asked(self) -> list[tuple[str, str, str, str]]:
+        """What list_holders reads: names, and what the jobs have in common which are under them."""
+        return [(name, *_shared(name)) for name in self.names]
+
+    def waited(self, partitions: int) -> list[tuple[int, int, str]]:
+        """What count_waiting reads."""
+        numbered = list(enumerate(self.names))
+        return [(n, partition, name) for partition in range(partitions) for n, name in numbered]
+
+    def standings(
+        self,
+        held: Iterable[tuple[str, int, str]],
+        uses: Sequence[Sequence[Any]],
+        waiting: Iterable[tuple[int, int]],
+        most: int,
+    ) -> dict[str, GateStanding]:
+        """By what list_holders, read_uses and count_waiting tell."""
+        used: dict[str, int] = {}
+        holders: dict[str, list[JobId]] = {name: [] for name in self.names}
+        for name, number, id in held:
+            used[name] = number
+            holders[name].append(JobId(id))
+        tokens = {use.name: use for use in uses_of((), uses)}
+        known = [
+            msgspec.structs.replace(tokens.get(name) or Use(name), used=used.get(name, 0))
+            for name in self.names
+        ]
+        door, waits = Door(self._rules, known, uses[0][0]), dict(waiting)
+        return {
+            name: GateStanding(
+                limit=limit,
+                used=used.get(name, 0),
+                holders=holders[name],
+                waiting=waits.get(number, 0),
+                at_least=waits.get(number, 0) >= most,
+                wait=door.wait(name),
+            )
+            for number, name in enumerate(self.names)
+            if (limit := self._rules.limit(name)) is not None
+        }
+
+
+def all_counted(rules: Rules) -> Rules:
+    """How they stand is told of all, also of those that nobody counts while they are far from being reached."""
+    counted = [msgspec.structs.replace(limit, counted=True) for limit in rules.open]
+    return Rules(rules.version, [*rules.limits.values(), *counted])
+
+
 def untaken(rules: Rules, taken: Iterable[Use], running: Iterable[Traits]) -> set[str]:
     """Gates of jobs that run and were not counted so far: tokens of their rates may be known from before."""
     return {gate for job in running for gate in rules.gates(job)} - {use.name for use in taken}
@@ -295,13 +364,13 @@ def running_under(limit: Limit, running: Iterable[Sequence[Any]]) -> int:
     return sum(row[5] for row in running if alone.gates(Traits(*row[:5])))
 
 
-def holders_of(gate: str, limit: int) -> dict[str, object]:
-    """What list_holders reads."""
-    scope, _, word = gate.partition(":")
-    namespace = "default"
+def _shared(gate: str) -> tuple[str, str, str]:
+    """Scope, word and namespace."""
     if gate.startswith("key@"):
         scope, namespace, word = gate.split("@", 2)
-    return {"scope": scope, "word": word, "namespace": namespace, "limit": limit}
+        return scope, word, namespace
+    scope, _, word = gate.partition(":")
+    return scope, word, "default"
 
 
 def fixed_names(rules: Rules) -> list[str]:

@@ -28,7 +28,7 @@ from foliot.model.lane import Strategy
 from foliot.model.rollup import Ended, Histogram, Key, Rollup, Sum, add_up
 from foliot.model.schedule import FOREVER, Gap, Rules, Schedule, ScheduleState
 from foliot.model.session import Session
-from foliot.model.workflow import SLEEP_KIND, Rule, Step, Workflow, WorkflowState
+from foliot.model.workflow import SLEEP_KIND, Around, Rule, Step, Workflow, WorkflowState
 from foliot.store.queueing import Queue
 from foliot.store.scheduling import Due, OpenGap, Run
 
@@ -313,6 +313,25 @@ def step(row: Row, time: ToTime) -> Step:
         job_template=template,
         started_at=started,
         reason=row[17],
+    )
+
+
+def around(found: Iterable[Row], time: ToTime) -> Around | None:
+    """Of list_steps_around."""
+    parts: dict[str, list[Step]] = {"own": [], "parent": [], "failed": []}
+    numbers: dict[str | None, int] = {}
+    for row in found:
+        parts[row[18]].append(step(row, time))
+        if row[18] == "parent":
+            numbers[row[15]] = row[19]
+    if not parts["own"]:
+        return None
+    return Around(
+        step=parts["own"][0],
+        parents=parts["parent"],
+        left=numbers.pop(None, 0),
+        ended={JobState(state): number for state, number in numbers.items() if state is not None},
+        failed=next(iter(parts["failed"]), None),
     )
 
 

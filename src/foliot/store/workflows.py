@@ -13,7 +13,7 @@ from typing import Protocol
 from foliot.config import LimitSettings
 from foliot.ids import JobId, SessionId
 from foliot.model.job import ClaimedJob, Parent
-from foliot.model.workflow import AddedStep, Advance, NewStep, NewWorkflow, Step, Workflow
+from foliot.model.workflow import AddedStep, Advance, Around, NewStep, NewWorkflow, Step, Workflow
 from foliot.store.searching import Record
 
 
@@ -116,9 +116,14 @@ class Workflows(Protocol):
         """Of these names, those of steps of this workflow. Only reads."""
         ...
 
-    async def steps_around(self, job: JobId) -> list[Step]:
-        """A step, its parents, and the first of the others that failed, in the order of submission. Without arguments,
-        results, children and kinds, however many steps there are. None, if the job is no step."""
+    async def around(self, job: JobId, *, most: int) -> Around | None:
+        """Parents are counted, and of each end, and of those that have not ended, `most` are named, as they were given;
+        without arguments, results, parents, children and kinds. None: the job is no step. Only reads."""
+        ...
+
+    async def children(self, job: JobId, *, most: int) -> list[Step]:
+        """The first of those that come after it, with their arguments; without results, parents and children. Only
+        reads."""
         ...
 
     async def list(

@@ -2,7 +2,8 @@
 
 Counted in memory once the store has taken an outcome, by ten seconds; written every few seconds beside the cycle, so
 no job waits for it. What has been sent stays here, under its number, until it is known to be stored. A process that is
-killed takes along what it has not written.
+killed takes along what it has not written. Times are the store's, as it is asked for with what is written: clocks of
+hosts differ, and what one of them has counted half a minute ahead would be no part of the pace of now.
 
 This is on the path of every job. Those that began and ended together share one span (attempts.py), and what shares one
 is counted at once.
@@ -76,9 +77,10 @@ class Tallies:
     def __init__(self, clock: Clock, ids: Ids) -> None:
         self.writer = ids.session()
         self.queues: dict[int, str] = {}  # of lanes, by their numbers
+        self.offset = 0.0  # of the store's clock before this host's, seconds
         self._clock = clock
         self._second = 0
-        self._ahead = 0.0  # of the wall clock before the monotonic one
+        self._ahead = 0.0  # of the store's clock before the monotonic one
         self._tallies: dict[tuple[int, Key], _Tally] = {}
         self._sent = 0
         self._sending: Batch | None = None
@@ -86,7 +88,7 @@ class Tallies:
 
     def count(self, outcomes: Sequence[Outcome], refused: Collection[JobId] = ()) -> None:
         """The store has taken these, but for the refused."""
-        now = self._clock.now().timestamp()
+        now = self._clock.now().timestamp() + self.offset
         self._second, self._ahead = int(now), now - self._clock.monotonic()
         if refused:
             outcomes = [one for one in outcomes if one.id not in refused]
@@ -156,10 +158,13 @@ class WriteTallies(Loop):
         super().__init__(clock, ids)
         self._store = store
         self._tallies = tallies
+        self._compared = False
 
     async def tick(self) -> float:
         """All that there is now. What is counted meanwhile waits: on a busy worker there would be no end of it."""
         left = self._tallies.waiting
+        if left or not self._compared:
+            await self._compare_clocks()
         while left > 0 and (batch := self._tallies.take()) is not None:
             try:
                 await self._store.rollups.write(self._tallies.writer, batch.number, batch.rollups)
@@ -171,6 +176,14 @@ class WriteTallies(Loop):
             self._tallies.written(batch)
             left -= len(batch.rollups)
         return self.ids.jitter(_EVERY)
+
+    async def _compare_clocks(self) -> None:
+        """Right to half of what the answer takes."""
+        asked = self.clock.now()
+        now = await self._store.schedules.now()
+        offset = (now - asked) + (now - self.clock.now())
+        self._tallies.offset = offset.total_seconds() / 2
+        self._compared = True
 
 
 def _how(outcome: Outcome) -> Ended | None:

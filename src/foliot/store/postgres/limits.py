@@ -7,13 +7,13 @@ from datetime import datetime
 from typing import Final
 
 from foliot.clock import Clock
-from foliot.ids import JobId
 from foliot.model.limit import Limit, Rules
 from foliot.store.limiting import (
+    GatesOverview,
+    GateStanding,
     Overview,
     Standing,
     Tended,
-    holders_of,
     look_at,
     values_of,
 )
@@ -116,20 +116,40 @@ class PostgresLimits:
             found = await read(SQL["find_waited"], {"limit": _MOST_KEYS})
         else:
             found = [(partition, overview.gate) for partition in range(self._partitions)]
-        waited = overview.waited(found)
-        asked: Values = {"names": texts(overview.gates), "now": self._now()}
-        uses = await read(SQL["read_uses"], asked)
+        waiting = await self._count_waiting(overview.waited(found), most)
+        uses = await self._uses(overview.gates)
+        return overview.standings(uses, waiting, most)
+
+    async def gates(
+        self, names: Sequence[str], *, most: int, holders: int
+    ) -> dict[str, GateStanding]:
+        gates = GatesOverview(Rules(0, await self.known()), names)
+        if not gates.names:
+            return {}
+        told, scopes, words, namespaces = zip(*gates.asked, strict=True)
+        asked: Values = {
+            "names": texts(told),
+            "scopes": texts(scopes),
+            "words": texts(words),
+            "namespaces": texts(namespaces),
+            "limit": holders,
+        }
+        held = await self._connections.read(SQL["list_holders"], asked)
+        waiting = await self._count_waiting(gates.waited(self._partitions), most)
+        return gates.standings(held, await self._uses(gates.names), waiting, most)
+
+    async def _uses(self, names: Sequence[str]) -> Rows:
+        asked: Values = {"names": texts(names), "now": self._now()}
+        return await self._connections.read(SQL["read_uses"], asked)
+
+    async def _count_waiting(self, waited: Sequence[tuple[int, int, str]], most: int) -> Rows:
         values: Values = {
             "numbers": numbers(number for number, _, _ in waited),
             "partitions": numbers(partition for _, partition, _ in waited),
             "names": texts(name for _, _, name in waited),
             "limit": most,
         }
-        return overview.standings(uses, await read(SQL["count_waiting"], values), most)
-
-    async def holders(self, gate: str, *, limit: int) -> list[JobId]:
-        found = await self._connections.read(SQL["list_holders"], holders_of(gate, limit))
-        return [JobId(row[0]) for row in found]
+        return await self._connections.read(SQL["count_waiting"], values)
 
     async def prune(self, *, limit: int) -> int:
         pruned, count = 0, limit

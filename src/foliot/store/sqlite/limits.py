@@ -15,12 +15,13 @@ from foliot.model.job import Outcome
 from foliot.model.limit import Door, Limit, Rules, Traits, Use
 from foliot.store.admission import Admitted, admissions
 from foliot.store.limiting import (
+    GatesOverview,
+    GateStanding,
     Overview,
     Standing,
     Tended,
     candidate,
     fixed_names,
-    holders_of,
     look_at,
     slots_of,
     untaken,
@@ -207,6 +208,12 @@ def recount(connection: Connection, now: int, names: Sequence[str] = ()) -> Door
     return door
 
 
+def _count_waiting(
+    connection: Connection, waited: Sequence[tuple[int, int, str]], most: int
+) -> Rows:
+    return execute(connection, SQL["count_waiting"], {"waited": to_json(waited), "limit": most})
+
+
 class SqliteLimits:
     def __init__(self, connections: Connections, clock: Clock, *, partitions: int) -> None:
         self._connections = connections
@@ -285,16 +292,27 @@ class SqliteLimits:
             found = execute(connection, SQL["find_waited"], {"limit": _MOST_KEYS})
         else:
             found = [(partition, overview.gate) for partition in range(self._partitions)]
-        values: Values = {"waited": to_json(overview.waited(found)), "limit": most}
-        asked: Values = {"names": to_json(overview.gates), "now": store_now(self._clock)}
-        uses = execute(connection, SQL["read_uses"], asked)
-        waiting = execute(connection, SQL["count_waiting"], values)
+        waiting = _count_waiting(connection, overview.waited(found), most)
+        uses = self._uses(connection, overview.gates)
         return overview.standings(uses, waiting, most)
 
-    async def holders(self, gate: str, *, limit: int) -> list[JobId]:
-        asked = holders_of(gate, limit)
-        found = await self._connections.read(lambda c: execute(c, SQL["list_holders"], asked))
-        return [JobId(row[0]) for row in found]
+    async def gates(
+        self, names: Sequence[str], *, most: int, holders: int
+    ) -> dict[str, GateStanding]:
+        def run(connection: Connection) -> dict[str, GateStanding]:
+            gates = GatesOverview(read_rules(connection), names)
+            if not gates.names:
+                return {}
+            asked: Values = {"gates": to_json(gates.asked), "limit": holders}
+            held = execute(connection, SQL["list_holders"], asked)
+            waiting = _count_waiting(connection, gates.waited(self._partitions), most)
+            return gates.standings(held, self._uses(connection, gates.names), waiting, most)
+
+        return await self._connections.read(run)
+
+    def _uses(self, connection: Connection, names: Sequence[str]) -> Rows:
+        asked: Values = {"names": to_json(names), "now": store_now(self._clock)}
+        return execute(connection, SQL["read_uses"], asked)
 
     async def relax(self) -> bool:
         def far(connection: Connection) -> list[str]:

@@ -391,13 +391,24 @@ FROM (SELECT a.number, array_agg(a.partition) AS partitions, array_agg(a.name) A
       GROUP BY a.number) g;
 
 -- name: list_holders
--- Jobs that run under a limit, those that began first. Rides jobs_running.
-SELECT j.id::text FROM foliot.jobs j
-WHERE j.state = 'running'
-  AND CASE :scope::text WHEN 'queue' THEN j.queue = :word::text WHEN 'kind' THEN j.kind = :word
-           WHEN 'namespace' THEN j.namespace = :word WHEN 'breaker' THEN j.extras::jsonb ->> 'breaker' = :word
-           ELSE j.extras::jsonb ->> 'limit_key' = :word AND j.namespace = :namespace END
-ORDER BY j.claimed_at LIMIT :limit;
+-- Of each of these gates that jobs run under: how many do, as count_running has it, with each of those that began first.
+-- Rides jobs_running, once for all of them.
+WITH running AS MATERIALIZED (
+    SELECT j.id, j.claimed_at, j.queue, j.kind, j.namespace, j.extras::jsonb ->> 'limit_key' AS limit_key, b.name AS breaker
+    FROM foliot.jobs j
+    LEFT JOIN foliot.breakers b ON b.name = j.extras::jsonb ->> 'breaker' AND j.claimed_at >= to_timestamp(b.since)
+    WHERE j.state = 'running'
+)
+SELECT g.name, h.used, h.id::text
+FROM unnest(:names::text[], :scopes::text[], :words::text[], :namespaces::text[]) AS g (name, scope, word, namespace)
+CROSS JOIN LATERAL (
+    SELECT r.id, r.claimed_at, count(*) OVER () AS used
+    FROM running r
+    WHERE CASE g.scope WHEN 'queue' THEN r.queue = g.word WHEN 'kind' THEN r.kind = g.word
+               WHEN 'namespace' THEN r.namespace = g.word WHEN 'breaker' THEN r.breaker = g.word
+               ELSE r.limit_key = g.word AND r.namespace = g.namespace END
+    ORDER BY r.claimed_at, r.id LIMIT :limit) h
+ORDER BY g.name, h.claimed_at, h.id;
 
 -- name: prune_uses
 -- Of keys that nobody has asked for so long. A rate has all its tokens again by then. One that is being asked for now is

@@ -210,13 +210,32 @@ SELECT g.number, (SELECT count(*) FROM (
 FROM (SELECT DISTINCT json_extract(value, '$[0]') AS number FROM json_each(:waited)) g;
 
 -- name: list_holders
--- Jobs that run under a limit, those that began first. Rides foliot_jobs_running.
-SELECT j.id FROM foliot_jobs j
-WHERE j.state = 'running'
-  AND CASE :scope WHEN 'queue' THEN j.queue = :word WHEN 'kind' THEN j.kind = :word
-           WHEN 'namespace' THEN j.namespace = :word WHEN 'breaker' THEN json_extract(j.extras, '$.breaker') = :word
-           ELSE json_extract(j.extras, '$.limit_key') = :word AND j.namespace = :namespace END
-ORDER BY j.claimed_at LIMIT :limit;
+-- Of each of these gates that jobs run under: how many do, as count_running has it, with each of those that began first.
+-- Rides foliot_jobs_running, once for all of them.
+WITH gates (name, scope, word, namespace) AS MATERIALIZED (
+    SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'),
+           json_extract(value, '$[3]') FROM json_each(:gates)
+), running AS MATERIALIZED (
+    SELECT j.id, j.claimed_at, j.queue, j.kind, j.namespace, json_extract(j.extras, '$.limit_key') AS limit_key,
+           b.name AS breaker
+    FROM foliot_jobs j
+    LEFT JOIN foliot_breakers b ON b.name = json_extract(j.extras, '$.breaker')
+                               AND j.claimed_at >= CAST(round(b.since * 1000000) AS INTEGER)
+    WHERE j.state = 'running'
+), under AS NOT MATERIALIZED (
+    SELECT g.name, r.id, r.claimed_at
+    FROM gates g CROSS JOIN running r
+        ON CASE g.scope WHEN 'queue' THEN r.queue = g.word WHEN 'kind' THEN r.kind = g.word
+                WHEN 'namespace' THEN r.namespace = g.word WHEN 'breaker' THEN r.breaker = g.word
+                ELSE r.limit_key = g.word AND r.namespace = g.namespace END
+), counted (name, used) AS MATERIALIZED (
+    SELECT name, count(*) FROM under GROUP BY name
+)
+SELECT c.name, c.used, f.value
+FROM counted c
+CROSS JOIN json_each((SELECT json_group_array(u.id) FROM (
+    SELECT id FROM under WHERE name = c.name ORDER BY claimed_at, id LIMIT :limit) u)) f
+ORDER BY c.name, f.key;
 
 -- name: prune_uses
 -- Of keys that nobody has asked for so long. A rate has all its tokens again by then.

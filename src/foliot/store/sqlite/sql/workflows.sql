@@ -314,35 +314,57 @@ WHERE s.partition = :partition AND s.workflow = :id
 ORDER BY s.number;
 
 -- name: list_steps_around
--- As above, a step, its parents, and the first of the others that failed; without what they took and returned, which
--- may be much. Rides the primary key, and foliot_steps_name where a step has failed.
+-- As above, a step; the first of its parents that ended alike, and of those that have not ended, each with how many those
+-- are; and the first of the others that failed. Without what they took and returned, which may be much. Of parents that
+-- have not ended the first that a pause holds are named as well. Rides the primary key, and foliot_steps_name where one has
+-- failed.
 WITH own AS MATERIALIZED (
-    SELECT s.workflow, s.parents FROM foliot_steps s WHERE s.partition = :partition AND s.job = :job
-), near AS MATERIALIZED (
-    SELECT :job AS job
-    UNION
-    SELECT p.value FROM own o CROSS JOIN json_each(o.parents) p
-    UNION
-    SELECT f.job FROM (
+    SELECT s.workflow, s.parents, w.failed, w.paused_at IS NOT NULL AS paused
+    FROM foliot_steps s CROSS JOIN foliot_workflows w ON w.partition = :partition AND w.id = s.workflow
+    WHERE s.partition = :partition AND s.job = :job
+), near (part, job, place, number) AS MATERIALIZED (
+    SELECT 'own', :job, 0, 1
+    UNION ALL
+    SELECT 'failed', f.job, 0, 1 FROM (
         SELECT s.job
-        FROM own o
-        CROSS JOIN foliot_workflows w ON w.partition = :partition AND w.id = o.workflow AND w.failed > 0
-        CROSS JOIN foliot_steps s ON s.partition = :partition AND s.workflow = o.workflow
+        FROM own o CROSS JOIN foliot_steps s ON o.failed > 0 AND s.partition = :partition AND s.workflow = o.workflow
         WHERE s.state IN ('dead', 'cancelled') AND s.job <> :job
         ORDER BY s.finished_at, s.number LIMIT 1) f
+    UNION ALL
+    SELECT 'parent', a.job, a.place, a.number
+    FROM (SELECT s.job, s.place, count(*) OVER (PARTITION BY s.state) AS number,
+                 row_number() OVER (PARTITION BY s.state, s.pause ORDER BY s.place) AS turn
+          FROM (SELECT e.job, e.state, p.key AS place, CASE WHEN o.paused AND e.state IS NULL THEN (
+                           SELECT j.hold FROM foliot_jobs j
+                           WHERE j.partition = :partition AND j.id = e.job AND j.hold || '' = 'paused') END AS pause
+                FROM own o CROSS JOIN json_each(o.parents) p
+                CROSS JOIN foliot_steps e ON e.partition = :partition AND e.job = p.value) s) a
+    WHERE a.turn <= :most
 )
-SELECT s.job, s.number, s.name, s.rule, coalesce(s.state, j.state, 'waiting'), s.parents, '[]', s.signal,
+SELECT s.job, s.number, s.name, s.rule, coalesce(s.state, j.state, 'waiting'), '[]', '[]', s.signal,
        s.mapped, s.added_by, s.finished_at, NULL, '{}', NULL, s.begun, s.state,
-       coalesce(j.claimed_at, h.started_at, d.started_at), coalesce(j.hold, h.reason, d.reason)
+       coalesce(j.claimed_at, h.started_at, d.started_at), coalesce(j.hold, h.reason, d.reason), n.part, n.number
 FROM near n
 CROSS JOIN foliot_steps s ON s.partition = :partition AND s.job = n.job
 LEFT JOIN foliot_jobs j ON s.state IS NULL AND j.partition = :partition AND j.id = s.job
 LEFT JOIN foliot_history h ON h.rowid = (
     SELECT p.rowid FROM foliot_history p
-    WHERE s.job = :job AND s.state IS NOT NULL AND s.state <> 'dead' AND p.partition = :partition AND p.id = s.job
+    WHERE n.part = 'own' AND s.state IS NOT NULL AND s.state <> 'dead' AND p.partition = :partition AND p.id = s.job
       AND p.finished_at + 0 = s.finished_at LIMIT 1)
-LEFT JOIN foliot_dead d ON s.job = :job AND s.state = 'dead' AND d.partition = :partition AND d.id = s.job
-ORDER BY s.number;
+LEFT JOIN foliot_dead d ON n.part = 'own' AND s.state = 'dead' AND d.partition = :partition AND d.id = s.job
+ORDER BY n.part, n.place;
+
+-- name: list_children
+-- Of a step, the first of those that come after it, with what they take, and without their parents and children. Rides
+-- the primary key.
+SELECT s.job, s.number, s.name, s.rule, coalesce(s.state, 'waiting'), '[]', '[]', s.signal,
+       s.mapped, s.added_by, s.finished_at, NULL, s.template, s.payload, s.begun, s.state, NULL, NULL
+FROM (SELECT c.value AS job, g.key AS grown, c.key AS place
+      FROM foliot_steps o CROSS JOIN json_each(json_array(json(o.children), json(o.grown))) g CROSS JOIN json_each(g.value) c
+      WHERE o.partition = :partition AND o.job = :job
+      ORDER BY g.key, c.key LIMIT :most) c
+CROSS JOIN foliot_steps s ON s.partition = :partition AND s.job = c.job
+ORDER BY c.grown, c.place;
 
 -- name: get_workflow
 SELECT w.id, w.name, w.namespace, w.state, w.policy, w.total, w.remaining, w.failed, w.created_at, w.deadline_at,
