@@ -155,11 +155,11 @@ soon = {"run_at": NOW + timedelta(minutes=4)}
         ),
         (
             {"job": job("running", attempt=1)},
-            ["on a worker that is gone", "about to be taken back"],
+            ["running: its worker is gone: it is about to be taken back"],
         ),
         (
             {"job": job("running", attempt=1), "sessions": []},
-            ["its worker is lost: the job is taken back when", "no live process does the"],
+            ["running: its worker is gone\n", "no live process does the scheduler's duties; it"],
         ),
         (
             {"job": job("succeeded", attempt=1, finished_at=NOW, max_attempts=None)},
@@ -221,10 +221,10 @@ def test_no_start_is_expected_while_something_stands_in_the_way(facts: dict[str,
 
 
 def test_what_lacks_before_a_job_is_due_has_not_begun_yet() -> None:
-    due, nobody = explain(Facts(job=job("scheduled", **soon), now=NOW)).reasons
+    due, *lacks = explain(Facts(job=job("scheduled", **soon), now=NOW)).reasons
     assert due.since == NOW
-    assert nobody.why == "no worker is alive"
-    assert nobody.since is None
+    duties = "no live process does the scheduler's duties"
+    assert [(one.why, one.since) for one in lacks] == [(duties, None), ("no worker is alive", None)]
 
 
 def test_a_retry_waits_since_the_attempt_before_it_failed() -> None:
@@ -337,3 +337,12 @@ def test_a_job_that_died_with_its_workers_says_so() -> None:
 def test_what_was_lost_and_put_off_has_not_failed() -> None:
     later = job("scheduled", attempt=1, losses=1, **soon)
     assert "failed" not in first_line(job=later)
+
+
+def test_a_key_that_cannot_be_named_alone_is_raised_by_its_pattern() -> None:
+    """A star within a key is taken for one only at its end."""
+    pattern = Limit(name="key:a*", concurrency=1)
+    gate = GateFacts(name="key:a*b", limit=pattern, used=1, holders=[OTHER])
+    assert (
+        gated(gate)[2] == "  until one of them ends, or: foliot limits set 'key:a*' --concurrency 2"
+    )

@@ -53,7 +53,12 @@ def step(job: str, state: str, number: int, **changes: Any) -> Step:
 
 
 def told(
-    own: Job, *parents: str, flow: dict[str, Any] | None = None, inner: Any = None, **changes: Any
+    own: Job,
+    *parents: str,
+    flow: dict[str, Any] | None = None,
+    inner: Any = None,
+    now: datetime = NOW,
+    **changes: Any,
 ) -> list[str]:
     """Of a step called load, whose parents are in these states."""
     above = [step(f"p{number}", state, number) for number, state in enumerate(parents, 1)]
@@ -61,7 +66,7 @@ def told(
     this = step(OWN, own.state, 0, reason=own.reason, **changes)
     facts = facts_among(workflow(**(flow or {})), this, [this, *above])
     failure = KILLED if own.attempt and own.state is JobState.CANCELLED else None
-    found = Facts(job=own, now=NOW, flow=facts, inner=inner, failure=failure)
+    found = Facts(job=own, now=now, flow=facts, inner=inner, failure=failure)
     return str(explain(found)).splitlines()
 
 
@@ -124,11 +129,13 @@ def test_a_step_waits_as_long_as_its_rule_says(rule: Rule, until: str) -> None:
             ],
         ),
         (
-            told(job("waiting"), "succeeded"),
+            told(job("waiting"), "succeeded", now=LATER),
             [
-                "waiting: its parents have ended: whether it runs is about to be decided",
-                SINCE,
-                "no live process does the scheduler's duties: start a worker, or foliot scheduler",
+                "waiting: no live process does the scheduler's duties; it waits for one",
+                "  since 2026-11-18 12:00:01Z",
+                "  until a worker starts, or: foliot scheduler",
+                "its parents have ended",
+                "  since 2026-11-18 12:00:01Z",
                 HOME,
             ],
         ),
@@ -258,3 +265,40 @@ def test_a_pause_that_holds_a_parent_comes_before_the_wait_for_it() -> None:
     assert first.why == "workflow etl was paused by ada at 2026-11-18 13:00:00Z: lunch"
     assert (first.since, first.change) == (LATER, f"foliot workflows resume {FLOW}")
     assert second.why == "0 of its 2 parents have ended, not yet: p1 (held), p2 (running)"
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        job("held", reason="signal"),
+        job("waiting"),
+        job("scheduled", run_at=LATER),
+        job("ready"),
+        job("running", attempt=1),
+    ],
+)
+def test_a_step_that_has_not_ended_says_when_the_deadline_of_its_workflow_is(own: Job) -> None:
+    deadline = {"deadline_at": LATER}
+    line = "its workflow is cancelled at 2026-11-18 13:00:00Z, unless it has ended by then"
+    said = told(own, "running", flow=deadline, signal="go")
+    assert said[-2:] == [line, HOME]
+    assert line not in told(own, "running", signal="go")
+    asked = told(own, "running", flow={**deadline, "cancel_requested": True}, signal="go")
+    assert line not in asked, "it has been already"
+
+
+def test_a_step_of_a_workflow_whose_deadline_has_passed_says_so_first() -> None:
+    over = told(job("held", reason="signal"), flow={"deadline_at": NOW}, signal="go", now=LATER)
+    assert over[:4] == [
+        "held: no live process does the scheduler's duties; it waits for one",
+        SINCE,
+        "  until a worker starts, or: foliot scheduler",
+        "the deadline of its workflow passed at 2026-11-18 12:00:00Z",
+    ]
+
+
+def test_a_step_that_has_ended_says_no_deadline() -> None:
+    assert told(job("succeeded", attempt=1), flow={"deadline_at": LATER}) == [
+        "succeeded: attempt 1 succeeded",
+        HOME,
+    ]

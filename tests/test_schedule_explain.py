@@ -8,11 +8,16 @@ from typing import Any
 import pytest
 
 from foliot import schedule_commands as commands
+from foliot.breaker_commands import open_breaker
 from foliot.ids import JobId, partition_of, schedule_id
-from foliot.model.job import End, NewJob
+from foliot.limit_commands import limit_of, set_limit
+from foliot.model.job import End, Extras, More, NewJob
 from foliot.model.lane import lane_of
 from foliot.model.schedule import ScheduleState
+from foliot.model.session import NewSession
+from foliot.queue_commands import pause_queue
 from foliot.schedule_calendars import set_calendar
+from foliot.schedule_commands import Draft
 from support.stores import World
 from support.times import Times
 
@@ -20,9 +25,23 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def times(world: World) -> Times:
+def alone(world: World) -> Times:
+    """While no process is alive."""
     world.clock.advance(1)  # past the minute
     return Times(world)
+
+
+@pytest.fixture
+async def times(alone: Times) -> Times:
+    """While one is alive that does the duties and can run its jobs."""
+    await _start(alone)
+    return alone
+
+
+async def _start(times: Times, **fields: Any) -> None:
+    plain: dict[str, Any] = {"queues": (), "kinds": ("report",), "duties": True, **fields}
+    session = NewSession(id=times.world.ids.session(), host="here", pid=1, version="0", **plain)
+    await times.store.sessions.open(session, lease=10_000_000)
 
 
 async def _why(times: Times) -> list[tuple[str, str | None]]:
@@ -149,7 +168,7 @@ async def test_one_that_fires_says_when_next_and_what_became_of_its_last_times(
 
 async def test_one_that_the_code_declares_no_longer_says_since_when(times: Times) -> None:
     job = NewJob(JobId(""), "report", b"{}", lane_of("default", ()).number)
-    await commands.create(times.store, [commands.Draft("n", job, "* * * * *", {}, "shop")])
+    await commands.create(times.store, [Draft("n", job, "* * * * *", {}, "shop")])
     times.world.clock.advance(5)
     since = times.world.clock.now()
     id = schedule_id("default", "n")
@@ -162,19 +181,70 @@ async def test_one_that_the_code_declares_no_longer_says_since_when(times: Times
     assert reason.change == "it does again, or: foliot schedules resume n"
 
 
-async def test_one_that_nobody_fires_is_overdue(times: Times) -> None:
-    await times.make()
-    times.world.clock.advance(600)
-    [(why, change)] = await _why(times)
-    assert "is overdue: no live process" in why
-    assert change == "a worker starts, or: foliot scheduler"
+NOBODY = "no live process does the scheduler's duties"
+
+
+@pytest.mark.parametrize("late", [1, 600])
+async def test_one_that_nobody_fires_says_so_first_when_it_is_overdue(
+    alone: Times, late: int
+) -> None:
+    await alone.make()
+    due = _in(alone, minutes=1).replace(second=0)
+    alone.world.clock.advance((due - alone.world.clock.now()).total_seconds() + late)
+    nobody, overdue, *_ = (await commands.explain(alone.store, "n")).reasons
+    assert (nobody.why, nobody.since) == (f"{NOBODY}; it waits for one", due)
+    assert nobody.change == "a worker starts, or: foliot scheduler"
+    assert (overdue.why, overdue.since) == (f"its time {_shown(due)} is overdue", due)
+    await _start(alone, duties=False)
+    nobody = (await commands.explain(alone.store, "n")).reasons[0]
+    assert nobody.why == f"{NOBODY}: the live workers have worker.scheduler=false; it waits for one"
+    assert nobody.change == "foliot scheduler runs, or a worker with worker.scheduler=true"
+
+
+async def test_one_that_nobody_will_fire_says_so_second_before_its_time(alone: Times) -> None:
+    await alone.make()
+    await _start(alone, duties=False)
+    next_, nobody, _ = (await commands.explain(alone.store, "n")).reasons
+    assert next_.why.startswith("next at ")
+    assert nobody.why == f"{NOBODY}: the live workers have worker.scheduler=false"
+    assert nobody.since is None, "it has kept it from nothing yet"
+
+
+async def test_one_that_follows_its_own_runs_says_that_nobody_will_fire_it(alone: Times) -> None:
+    await alone.make(expression=None, overlap="skip", after_completion="10m")
+    await alone.fire()
+    await _start(alone, duties=False)
+    run, nobody = await _why(alone)
+    assert run[0].startswith("the next run begins 10m after the end of job ")
+    assert nobody[0].startswith(NOBODY)
+
+
+async def test_what_will_keep_its_jobs_from_running_is_said_before_they_are_made(
+    alone: Times,
+) -> None:
+    more = More(requires=("gpu",), extras=Extras(breaker="stripe", limit_key="z:1"))
+    job = NewJob(JobId(""), "report", b"{}", lane_of("default", ("gpu",)).number, more=more)
+    await commands.create(alone.store, [Draft("n", job, "* * * * *", {"overlap": "allow"})])
+    await _start(alone)
+    await pause_queue(alone.store, "default", by="ada", note="the relay is down")
+    await set_limit(alone.store, limit_of("key:z:1", concurrency=0))
+    await set_limit(alone.store, limit_of("namespace:default", concurrency=1))
+    await open_breaker(alone.store, "stripe", new=True)
+    next_, paused, unable, limit, breaker, _ = (await commands.explain(alone.store, "n")).reasons
+    assert next_.why.startswith("next at ")
+    assert paused.why.startswith("the queue 'default' was paused by ada at ")
+    assert "has what it requires: gpu; nobody has gpu" in unable.why and unable.since is None
+    assert (limit.why, limit.since) == ("limit key:z:1 is at 0/0", None)
+    assert breaker.why == "breaker 'stripe' was opened: by hand"
+    await commands.pause(alone.store, ["n"])
+    paused, _ = (await commands.explain(alone.store, "n")).reasons
+    assert paused.why.startswith("paused"), "it makes none"
 
 
 async def test_one_that_is_overdue_while_the_scheduler_lives_says_so(times: Times) -> None:
     """It may have many others to fire first."""
     await times.make()
     times.world.clock.advance(600)
-    await times.world.open_session(lease=1000, duties=True)
     [(why, change)] = await _why(times)
     assert why.endswith(" is overdue: the scheduler is behind")
     assert change == "it catches up"

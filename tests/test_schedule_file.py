@@ -113,6 +113,10 @@ async def test_nothing_is_changed_if_anything_is_refused(known: World) -> None:
             r"\[schedules.n\] no job of kind 'reprot' is registered; did you mean report",
         ),
         ('kind = "report"', r"\[schedules.n\] payload"),
+        (
+            'kind = "report"\npayload = { region = "eu" }\noptions = { limit_key = "c:*" }',
+            r"\[schedules.n\] limit_key: 'c:\*' ends with a \*",
+        ),
     ],
 )
 async def test_a_job_that_cannot_be_is_refused_with_its_table(

@@ -127,6 +127,16 @@ def check_text(field: str, example: str, longest: int = 512) -> Callable[[object
     return check
 
 
+def check_limit_key(value: object) -> str:
+    """Limits of many keys end with a star, so a key does not: which of both is meant could not be told."""
+    example = "customer:42"
+    key = check_text("limit_key", example)(value)
+    if key.endswith("*"):
+        problem = "ends with a *, as limits of many keys do"
+        raise InvalidValue("limit_key", value, problem, example=f'limit_key="{example}"')
+    return key
+
+
 def check_note(value: object, example: str) -> str | None:
     """Why somebody does something by hand."""
     return None if value is None else check_text("note", example)(value)

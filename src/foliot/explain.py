@@ -12,11 +12,14 @@ from foliot.explain_facts import (
     MOST_AHEAD,
     Answer,
     Facts,
+    in_order,
     last_failure,
     no_duties,
     obstacles,
     paused_workflow,
     say_attempt,
+    shut_by_hand,
+    soon,
     waits,
 )
 from foliot.explain_gate import Reason, say_shut, show_time
@@ -24,6 +27,7 @@ from foliot.explain_held import say_held
 from foliot.explain_step import say_until, say_waiting
 from foliot.explain_worker import could_run, count, not_started, suspicion
 from foliot.model.job import JobState
+from foliot.model.session import Session
 from foliot.model.workflow import HELD_BY_PAUSE
 from foliot.units import show_duration
 
@@ -51,51 +55,69 @@ class Explanation(msgspec.Struct, frozen=True):
 
 def explain(facts: Facts) -> Explanation:
     first, rest = _BY_STATE[facts.job.state](facts)
-    others = [one for one in rest if isinstance(one, Reason)]
-    more = [one for one in [*rest, _home(facts)] if isinstance(one, str) and one]
+    late, deadline = _deadline(facts)
+    known = [one.why for one in late]
     reason = first if isinstance(first, Reason) else Reason(first)
-    return Explanation(facts.job.state, [reason, *others], more)
+    others = [one for one in [reason, *rest] if isinstance(one, Reason) and one.why not in known]
+    more = [one for one in [*rest, deadline, _home(facts)] if isinstance(one, str) and one]
+    return Explanation(facts.job.state, [*late, *others], more)
+
+
+def _deadline(facts: Facts) -> tuple[list[Reason], str]:
+    """Of its workflow: that it has passed, or when it will."""
+    flow = None if facts.flow is None else facts.flow.workflow
+    if flow is None or flow.deadline_at is None or flow.cancel_requested or facts.job.state.final:
+        return [], ""
+    at = show_time(flow.deadline_at)
+    if flow.deadline_at > facts.now:
+        return [], f"its workflow is cancelled at {at}, unless it has ended by then"
+    why = f"the deadline of its workflow passed at {at}"
+    return soon(facts, why, ", and it is about to be cancelled", since=flow.deadline_at), ""
 
 
 def _scheduled(facts: Facts) -> Answer:
     job = facts.job
     wait = (job.run_at - facts.now).total_seconds()
-    due = f"due in {_duration(wait)}, at {show_time(job.run_at)}"
-    if wait <= 0:
-        due = f"due since {show_time(job.run_at)}, and about to be made ready"
-    again = f"{say_attempt(job)} failed; the next is {due}" if job.attempt > job.losses else due
-    change = f"its time comes; sooner with: foliot jobs change {job.id} --in 0s"
-    since = facts.failure.finished_at if facts.failure else job.created_at
-    reason = Reason(again, since=since, change=change if wait > 0 else None)
-    return reason, [last_failure(facts), no_duties(facts) if wait <= 0 else "", *obstacles(facts)]
+    again = f"{say_attempt(job)} failed; the next is " if job.attempt > job.losses else ""
+    if wait > 0:
+        why = f"{again}due in {_duration(wait)}, at {show_time(job.run_at)}"
+        since = facts.failure.finished_at if facts.failure else job.created_at
+        change = f"its time comes; sooner with: foliot jobs change {job.id} --in 0s"
+        found = [Reason(why, since=since, change=change), *no_duties(facts)]
+    else:
+        why = f"{again}due since {show_time(job.run_at)}"
+        found = soon(facts, why, ", and about to be made ready")
+    return in_order(*found, last_failure(facts), *obstacles(facts), *shut_by_hand(facts))
 
 
 def _waiting(facts: Facts) -> Answer:
     if facts.flow is None:
         return "its parents have not ended yet", [facts.job.note or ""]
-    pending = facts.flow.pending
+    pending, created = facts.flow.pending, facts.job.created_at
     why, more = say_waiting(facts.flow)
-    change = say_until(facts.flow) if pending else None
-    found = [Reason(why, since=facts.job.created_at, change=change)]
+    if pending:
+        found = [Reason(why, since=created, change=say_until(facts.flow))]
+    else:
+        ended = max((one.finished_at or created for one in facts.flow.parents), default=created)
+        found = soon(facts, why, ": whether it runs is about to be decided", since=ended)
     paused = paused_workflow(facts.flow.workflow)
     if any(parent.reason == HELD_BY_PAUSE for parent in pending):  # they do not end by themselves
         found = [*paused, *found]
     else:
         found += paused
-    return found[0], [*found[1:], *more, "" if pending else no_duties(facts)]
+    return in_order(*found, *more)
 
 
 def _ready(facts: Facts) -> Answer:
     job = facts.job
     if job.expires_at is not None and job.expires_at <= facts.now:
-        why = f"expired at {show_time(job.expires_at)}: about to be cancelled"
-        return why, [no_duties(facts)]
+        why = f"expired at {show_time(job.expires_at)}"
+        return in_order(*soon(facts, why, ": about to be cancelled", since=job.expires_at))
     shut = say_shut(facts.gates, since=facts.waits_since)
     found = [*obstacles(facts), *shut, *suspicion(job, since=facts.waits_since)]
     if len(found) == len(shut) or facts.standing.ahead:
         found.append(_place(facts, found))
-    first, *others = found
-    return first, [*others, _room(facts)]
+    return in_order(*found, _room(facts))
 
 
 def _place(facts: Facts, found: list[Reason]) -> Reason:
@@ -117,26 +139,32 @@ def _place(facts: Facts, found: list[Reason]) -> Reason:
 def _running(facts: Facts) -> Answer:
     job = facts.job
     holder = next((s for s in facts.sessions if s.id == job.session), None)
-    where = f"on {holder.host}, process {holder.pid}" if holder else "on a worker that is gone"
     more = ["it was asked to end"] if job.cancel_requested else []
-    change = "it ends" if job.cancel_requested else f"it ends; or: foliot jobs cancel {job.id}"
-    if holder is None or not holder.live:
-        change, nobody = "it is taken back", no_duties(facts)
-        when = "is taken back when somebody does the scheduler's duties"
-        more.append(
-            f"its worker is lost: the job {when if nobody else 'is about to be taken back'}"
-        )
-        more.append(nobody)
-    else:
-        until = show_time(holder.expires_at)
-        more.append(f"its lease is good until {until}, if no other beat comes")
-        if waiting := not_started(job, facts.claim, holder, since=facts.waits_since):
-            return waiting, [*more]
+    progress = []
     if job.progress is not None:
         said = f": {job.progress.message}" if job.progress.message else ""
-        more.append(f"last progress: {job.progress.fraction:.0%} done{said}")
-    reason = Reason(f"{say_attempt(job)} runs {where}", since=job.started_at, change=change)
-    return reason, [*more]
+        progress.append(f"last progress: {job.progress.fraction:.0%} done{said}")
+    if holder is None or not holder.live:
+        return in_order(*_lost(facts, holder), *more, *progress)
+    more.append(f"its lease is good until {show_time(holder.expires_at)}, if no other beat comes")
+    if waiting := not_started(job, facts.claim, holder, since=facts.waits_since):
+        return in_order(waiting, *more)
+    change = "it ends" if job.cancel_requested else f"it ends; or: foliot jobs cancel {job.id}"
+    why = f"{say_attempt(job)} runs on {holder.host}, process {holder.pid}"
+    return in_order(Reason(why, since=job.started_at, change=change), *more, *progress)
+
+
+def _lost(facts: Facts, holder: Session | None) -> list[Reason]:
+    """Of the worker that has it."""
+    since = None if holder is None else holder.beat_at
+    nobody = no_duties(facts, since)
+    lost = "is gone" if holder is None else f"{holder.host}, process {holder.pid}, was lost"
+    then = "" if nobody else ": it is about to be taken back"
+    return [
+        Reason(f"its worker {lost}{then}", since=since),
+        *nobody,
+        Reason(f"{say_attempt(facts.job)} began there", since=facts.job.started_at),
+    ]
 
 
 def _home(facts: Facts) -> str:

@@ -10,19 +10,17 @@ import msgspec
 
 from foliot import commands
 from foliot.explain import Explanation, explain
+from foliot.explain_around import gates_around, waits_for
 from foliot.explain_facts import MOST_AHEAD, Facts
-from foliot.explain_gate import GateFacts
 from foliot.explain_signal import payload_option
 from foliot.explain_step import MOST_NAMED, StepFacts, facts_around, say_skipped, why_cancelled
 from foliot.ids import inner_id
 from foliot.model.job import Job, JobState
-from foliot.model.limit import BREAKER, HELD_FOR_LIMIT, gate_of_key
 from foliot.model.session import Claim
 from foliot.model.workflow import HELD_FOR_SIGNAL, WORKFLOW_KIND
 from foliot.stats import read_pace
 from foliot.store.port import Store
 
-_MOST_HOLDERS: Final = 3
 _MOST_USERS: Final = 100  # of what a signal brings: they say what that is to be
 _LOOKS: Final = 3
 
@@ -31,7 +29,7 @@ async def explain_job(store: Store, id: str) -> Explanation:
     """Why it is not running, or how it ended."""
     job, claim = await _held(store, id)
     now = await store.schedules.now()  # whatever the clock of the caller says
-    gates, waits_for = await _gates(store, job), _waits_for(job)
+    gates, held_for = await gates_around(store, job), waits_for(job)
     queues = {queue.name: queue for queue in await store.queues.all()}
     failures = await store.jobs.attempts(job.id) if job.attempt or job.losses else []
     flow = await _among_steps(store, job)
@@ -45,8 +43,8 @@ async def explain_job(store: Store, id: str) -> Explanation:
         flow=flow,
         inner=await store.workflows.get(inner_id(job.id)) if job.kind == WORKFLOW_KIND else None,
         claim=claim,
-        gate=next((gate for gate in gates if gate.name == waits_for), None),
-        gates=[gate for gate in gates if gate.name != waits_for],
+        gate=next((gate for gate in gates if gate.name == held_for), None),
+        gates=[gate for gate in gates if gate.name != held_for],
         signal_payload="" if flow is None else await _signal_payload(store, job, flow),
         pace=await _pace(store, job, now) if job.state is JobState.READY else None,
     )
@@ -85,31 +83,6 @@ async def _pace(store: Store, job: Job, now: datetime) -> float | None:
     required = {frozenset(lane.requires) for lane in lanes}
     required |= {frozenset(kind.requires) for kind in kinds}
     return pace if required <= {frozenset(job.requires)} else None
-
-
-def _waits_for(job: Job) -> str | None:
-    """The limit or breaker that it is held for."""
-    return job.note if job.state is JobState.HELD and job.reason == HELD_FOR_LIMIT else None
-
-
-async def _gates(store: Store, job: Job) -> list[GateFacts]:
-    """Those that a job is under which is ready or held for one: whoever claims it will ask them."""
-    waits_for = _waits_for(job)
-    if job.state is not JobState.READY and waits_for is None:
-        return []
-    key, breaker = job.extras.limit_key, job.extras.breaker
-    names = [f"queue:{job.queue}", f"kind:{job.kind}", f"namespace:{job.namespace}"]
-    names += [] if key is None else [gate_of_key(key, job.namespace)]
-    names += [] if breaker is None else [f"{BREAKER}:{breaker}"]
-    names = [name for name in dict.fromkeys([*names, waits_for]) if name is not None]
-    found = await store.limits.gates(names, most=MOST_AHEAD, holders=_MOST_HOLDERS)
-    guarded = any(name.startswith(f"{BREAKER}:") for name in found)
-    known = await store.breakers.all(most=0) if guarded else []
-    breakers = {f"{BREAKER}:{one.breaker.name}": one.breaker for one in known}
-    return [
-        GateFacts(name=name, breaker=breakers.get(name), **msgspec.structs.asdict(standing))
-        for name, standing in found.items()
-    ]
 
 
 async def _among_steps(store: Store, job: Job) -> StepFacts | None:

@@ -8,9 +8,9 @@ from typing import Final
 
 import msgspec
 
-from foliot.explain_gate import GateFacts, Reason, show_time
+from foliot.explain_gate import GateFacts, Reason, say_shut, show_time
 from foliot.explain_step import StepFacts
-from foliot.explain_worker import count, missing_worker
+from foliot.explain_worker import count, missing_duties, missing_worker
 from foliot.model.job import Attempt, Job
 from foliot.model.search import Standing
 from foliot.model.session import Claim, Session
@@ -55,6 +55,10 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         return due if self.failure is None else max(due, self.failure.finished_at)
 
 
+def in_order(first: str | Reason, *others: str | Reason) -> Answer:
+    return first, [*others]
+
+
 def waits(facts: Facts, why: str, change: str | None = None) -> Reason:
     """What is so since it waits."""
     return Reason(why, since=facts.waits_since, change=change)
@@ -68,6 +72,17 @@ def obstacles(facts: Facts) -> list[Reason]:
     if facts.job.cancel_requested:
         found.append(Reason("it was asked to end"))
     return found
+
+
+def shut_by_hand(facts: Facts) -> list[Reason]:
+    """Limits and breakers that let nobody in until somebody changes them: who waits for something else first will still
+    meet them."""
+    since = facts.waits_since if facts.waits_since <= facts.now else None
+    return say_shut([gate for gate in facts.gates if gate.shut], since=since)
+
+
+def stopped_by_hand(facts: Facts) -> list[Reason]:
+    return [*paused_queue(facts), *shut_by_hand(facts)]
 
 
 def paused_queue(facts: Facts) -> list[Reason]:
@@ -90,10 +105,16 @@ def paused_workflow(workflow: Workflow) -> list[Reason]:
     return [Reason(why, since=workflow.paused_at, change=change)]
 
 
-def no_duties(facts: Facts) -> str:
-    if any(session.duties for session in facts.live):
-        return ""
-    return "no live process does the scheduler's duties: start a worker, or foliot scheduler"
+def no_duties(facts: Facts, since: datetime | None = None) -> list[Reason]:
+    """`since`: when there came to be something to do, if not since it waits."""
+    nobody = missing_duties(facts.sessions, since or facts.waits_since, facts.now)
+    return [] if nobody is None else [nobody]
+
+
+def soon(facts: Facts, why: str, then: str, since: datetime | None = None) -> list[Reason]:
+    """What is so, and what those who do the scheduler's duties are about to do; or first that nobody does them."""
+    nobody = no_duties(facts, since)
+    return [*nobody, Reason(why if nobody else why + then, since=since or facts.waits_since)]
 
 
 def last_failure(facts: Facts) -> str:

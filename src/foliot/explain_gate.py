@@ -10,7 +10,7 @@ import msgspec
 
 from foliot.ids import JobId
 from foliot.model.breaker import Breaker, State
-from foliot.model.limit import Limit, show_gate
+from foliot.model.limit import Limit, key_of, show_gate
 from foliot.units import show_duration
 
 
@@ -73,28 +73,27 @@ class GateFacts(msgspec.Struct, frozen=True, kw_only=True):
         return one.until is not None and one.until <= now.timestamp()
 
 
-def say_shut(gates: Sequence[GateFacts], *, since: datetime) -> list[Reason]:
+def say_shut(gates: Sequence[GateFacts], *, since: datetime | None) -> list[Reason]:
     """Of those that let nobody in now; first what only somebody's hand will change."""
     closed = sorted((gate for gate in gates if not gate.has_room), key=lambda gate: not gate.shut)
     return [say_gate(gate, since=since) for gate in closed]
 
 
-def say_gate(gate: GateFacts, *, since: datetime) -> Reason:
-    """`since`: when the job was due; the limit may have been set later."""
+def say_gate(gate: GateFacts, *, since: datetime | None) -> Reason:
+    """Of one without room, or a breaker. `since`: when the job was due, if it is; the limit may have been set later."""
     if gate.breaker is not None:
         return say_breaker(gate.breaker)
     limit, name = gate.limit, show_gate(gate.name)
-    since = since if limit.updated_at is None else max(since, limit.updated_at)
+    if since is not None and limit.updated_at is not None:
+        since = max(since, limit.updated_at)
     if gate.full:
         held = _named(gate.holders, gate.used)
         why = f"limit {name} is at {gate.used}/{limit.concurrency}{held}"
-        change = f"{_turn(gate)}{_raise(limit, gate.used + 1)}"
+        change = f"{_turn(gate)}{_raise(gate)}"
         return Reason(f"{why}{_others(gate)}", since=since, change=change)
-    if limit.rate is not None and gate.wait:
-        why = f"limit {name} lets {limit.rate:g} start in {show_duration(limit.period)}"
-        next_ = f"the next may in {show_duration(max(0.001, round(gate.wait, 3)))}"
-        return Reason(f"{why}{_others(gate)}", since=since, change=next_)
-    return Reason(f"limit {name} has room again: it is about to be asked", since=since)
+    why = f"limit {name} lets {limit.rate:g} start in {show_duration(limit.period)}"
+    next_ = f"the next may in {show_duration(max(0.001, round(gate.wait or 0.0, 3)))}"
+    return Reason(f"{why}{_others(gate)}", since=since, change=next_)
 
 
 def _others(gate: GateFacts) -> str:
@@ -112,12 +111,19 @@ def _turn(gate: GateFacts) -> str:
     return f"{'one of them ends' if gate.waiting <= 1 else 'its turn comes as they end'}, or: "
 
 
-def _raise(limit: Limit, most: int) -> str:
-    """The rest of it stays. Keys may have spaces, and patterns end with a star."""
-    said = f"foliot limits set {shlex.quote(limit.name)} --concurrency {most}"
+def _raise(gate: GateFacts) -> str:
+    """By one more than it has, and the rest of it stays; of a pattern first for this key alone."""
+    limit = gate.limit
+    rest = f" --concurrency {gate.used + 1}"
     if limit.rate is not None:
-        said += f" --rate {limit.shown_rate} --burst {limit.burst}"
-    return said if limit.note is None else f"{said} --note {shlex.quote(limit.note)}"
+        rest += f" --rate {limit.shown_rate} --burst {limit.burst}"
+    if limit.note is not None:
+        rest += f" --note {shlex.quote(limit.note)}"
+    raised = f"foliot limits set {shlex.quote(limit.name)}{rest}"  # keys may have spaces
+    own = f"key:{key_of(gate.name)}"
+    if not limit.is_pattern or "*" in own:
+        return raised
+    return f"foliot limits set {shlex.quote(own)}{rest}; for all of them: {raised}"
 
 
 def say_breaker(breaker: Breaker) -> Reason:

@@ -9,10 +9,13 @@ from foliot.explain_facts import (
     MOST_AHEAD,
     Answer,
     Facts,
+    in_order,
     no_duties,
     obstacles,
     paused_queue,
     paused_workflow,
+    soon,
+    stopped_by_hand,
     waits,
 )
 from foliot.explain_gate import Reason, say_gate, say_shut, show_time
@@ -36,22 +39,24 @@ def say_held(facts: Facts) -> Answer:
 
 
 def _for_admission(facts: Facts) -> Answer:
-    why = "about to be looked at for its turn or its predecessors"
-    return why, [*paused_queue(facts), no_duties(facts)]
+    looked = "to be looked at for its turn or its predecessors"
+    nobody = no_duties(facts)
+    waiting = waits(facts, f"{'is' if nobody else 'about'} {looked}")
+    return in_order(*nobody, waiting, *stopped_by_hand(facts))
 
 
 def _for_order(facts: Facts) -> Answer:
     key, earlier = facts.job.ordering_key, facts.standing.earlier
     if not earlier:
-        why = f"the next of ordering key {key!r}, about to be made ready"
-        return why, [*paused_queue(facts), no_duties(facts)]
+        found = soon(facts, f"the next of ordering key {key!r}", ", about to be made ready")
+        return in_order(*found, *stopped_by_hand(facts))
     first, state = earlier[0]
     before = count(len(earlier), "job")
     if len(earlier) >= MOST_AHEAD:
         before = f"at least {before}"
     why = f"waits for job {first} ({state}) of ordering key {key!r}: {before} before it"
     change = f"it has ended; see: foliot jobs explain {first}"
-    return waits(facts, why, change), [*paused_queue(facts)]
+    return waits(facts, why, change), [*stopped_by_hand(facts)]
 
 
 def _for_kind(facts: Facts) -> Answer:
@@ -59,13 +64,14 @@ def _for_kind(facts: Facts) -> Answer:
     change = "a worker starts whose app has it"
     if not facts.workers:
         why = f"the kind {kind!r} was unknown to its worker, and no worker is alive now"
-        return waits(facts, why, change), [*paused_queue(facts)]
+        return waits(facts, why, change), [*stopped_by_hand(facts)]
     if kind in known:
-        why = f"a live worker knows the kind {kind!r} by now: it is about to be made ready"
-        return why, [*paused_queue(facts), no_duties(facts)]
+        why = f"a live worker knows the kind {kind!r} by now"
+        found = soon(facts, why, ": it is about to be made ready")
+        return in_order(*found, *stopped_by_hand(facts))
     names = ", ".join(known[:_MOST_NAMED]) + (" …" if len(known) > _MOST_NAMED else "")
     return waits(facts, f"no live worker knows the kind {kind!r}", change), [
-        *paused_queue(facts),
+        *stopped_by_hand(facts),
         f"they know: {names or 'none'}",
         did_you_mean(kind, known) or "",
     ]
@@ -74,29 +80,33 @@ def _for_kind(facts: Facts) -> Answer:
 def _for_payload(facts: Facts) -> Answer:
     why = f"its payload does not fit the arguments of {facts.job.kind!r}"
     change = f"a worker with another {facts.job.kind} starts"
-    return waits(facts, why, change), [*paused_queue(facts)]
+    return waits(facts, why, change), [*stopped_by_hand(facts)]
 
 
 def _for_gate(facts: Facts) -> Answer:
     gate, since = facts.gate, facts.waits_since
-    others, shut = obstacles(facts), say_shut(facts.gates, since=since)
+    others, shut, nobody = obstacles(facts), say_shut(facts.gates, since=since), no_duties(facts)
     if gate is not None and not gate.has_room:
         paused = len(paused_queue(facts))
         found = [*others[:paused], say_gate(gate, since=since), *shut, *others[paused:]]
-        nobody = no_duties(facts)
-        if nobody and gate.may_be_tried(facts.now):  # what is said of the gate alone would not do
-            found.insert(paused, Reason(nobody))
-            nobody = ""
-        return found[0], [*found[1:], nobody]
-    if gate is None:
-        why = f"waited for {show_gate(facts.job.note or '')}, which is no limit any more"
-        again = waits(facts, f"{why}: it is about to be asked again")
+        # Where what is said of the gate alone would not do, before that.
+        place = paused if gate.may_be_tried(facts.now) else len(found)
+        found[place:place] = nobody
     else:
-        again = say_gate(gate, since=since)
-    kept = [*others, *shut]  # what else does, although there is room here
-    if not kept or (gate is not None and gate.breaker is not None):  # it recovers
-        kept.append(again)
-    return kept[0], [*kept[1:], no_duties(facts)]
+        found = [*others, *shut]  # what else keeps it, although there is room here
+        if gate is not None and gate.breaker is not None:  # it recovers
+            found += [*nobody, say_gate(gate, since=since)]
+        else:
+            found += nobody if found else _asked_again(facts)
+    return in_order(*found)
+
+
+def _asked_again(facts: Facts) -> list[Reason]:
+    name = show_gate(facts.job.note or "")
+    if facts.gate is not None:
+        return soon(facts, f"limit {name} has room again", ": it is about to be asked")
+    why = f"waited for {name}, which is no limit any more"
+    return soon(facts, why, ": it is about to be asked again")
 
 
 def _for_signal(facts: Facts) -> Answer:

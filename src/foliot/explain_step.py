@@ -56,7 +56,7 @@ def say_waiting(facts: StepFacts) -> tuple[str, list[str]]:
     done = sum(facts.ended.values())
     count = facts.left + done
     if not facts.left:
-        return "its parents have ended: whether it runs is about to be decided", []
+        return "its parents have ended", []
     pending = _name(facts.pending, facts.left)
     why = f"{done:,} of its {count:,} parents have ended, not yet: {pending}"
     if count == 1:

@@ -41,18 +41,34 @@ def missing_worker(
     return None
 
 
+def missing_duties(
+    sessions: Sequence[Session], since: datetime | None, now: datetime
+) -> Reason | None:
+    """That nobody does the scheduler's duties. `since`: when there came to be something to do; None: not yet."""
+    if any(s.live and s.duties for s in sessions):
+        return None
+    why, change = (
+        "no live process does the scheduler's duties",
+        "a worker starts, or: foliot scheduler",
+    )
+    if any(s.live and s.kinds for s in sessions):
+        why += ": the live workers have worker.scheduler=false"
+        change = "foliot scheduler runs, or a worker with worker.scheduler=true"
+    return _lacks(why, change, [s for s in sessions if s.duties], since=since, now=now)
+
+
 def _lacks(
     why: str,
     change: str,
     lost: Sequence[Session] = (),
     *,
-    since: datetime,
+    since: datetime | None,
     now: datetime,
     wanted: str = "one",
 ) -> Reason:
     """Since the last of those that are lost was heard of. One that ended in good order has left nothing behind: without
     one that is lost it is known since when the job waits. Before it is due that has kept it from nothing yet."""
-    if since > now:
+    if since is None or since > now:
         return Reason(why, change=change)
     if not lost:
         return Reason(f"{why}; it waits for {wanted}", since=since, change=change)

@@ -18,12 +18,12 @@ from foliot.checks import (
     check_executor,
     check_expires_in,
     check_flag,
+    check_limit_key,
     check_memory,
     check_name,
     check_requires,
     check_soft_timeout,
     check_tags,
-    check_text,
     check_timeout,
     check_whole,
 )
@@ -213,7 +213,7 @@ def define(
         memory=check_memory(memory, executor),
         version=version,
         ignore_result=ignore_result,
-        limit_key=None if limit_key is None else check_text("limit_key", "stripe")(limit_key),
+        limit_key=None if limit_key is None else check_limit_key(limit_key),
         breaker=None if breaker is None else check_name("breaker", breaker, example='"stripe"'),
     )
 

@@ -11,11 +11,14 @@ from typing import Final
 import msgspec
 
 from foliot import when
+from foliot.explain_around import obstacles_ahead
 from foliot.explain_gate import Reason, show_time
-from foliot.model.job import Job
+from foliot.explain_worker import missing_duties
+from foliot.model.job import Extras, Job, JobState, More
 from foliot.model.schedule import Answer, Rules, Schedule, ScheduleState
 from foliot.schedule_draft import timetable_of
 from foliot.schedule_fires import fires
+from foliot.schedule_jobs import template_of
 from foliot.schedule_looks import get, next_fires
 from foliot.store.port import Store
 from foliot.store.scheduling import GRACE
@@ -64,7 +67,7 @@ async def _why(
 ) -> list[Reason]:
     match schedule.state:
         case ScheduleState.ACTIVE:
-            return await _next(store, schedule, last, now)
+            return await _ahead(store, schedule, last, now)
         case ScheduleState.PAUSED:
             by = f" by {schedule.paused_by}" if schedule.paused_by else ""
             note = f": {schedule.note}" if schedule.note else ""
@@ -78,36 +81,79 @@ async def _why(
             return _over(schedule, last, now)
 
 
-async def _next(
+async def _ahead(
     store: Store, schedule: Schedule, last: Sequence[Answer], now: datetime
 ) -> list[Reason]:
-    """What is due, or comes next for this one: its trigger has the times of others as well."""
+    """Its next time, and what will keep it from firing then, or its job from running."""
+    at, reason = await _next(store, schedule, now)
+    if at is None:
+        return _over(schedule, last, now)
+    sessions = await store.sessions.all()
+    nobody = missing_duties(sessions, at, now)
+    found = [reason or _due(at, now, nobody)]
+    if nobody is not None:
+        found.insert(0 if reason is None else 1, nobody)
+    return [*found, *await obstacles_ahead(store, _run(schedule, at), sessions, now)]
+
+
+def _run(schedule: Schedule, at: datetime) -> Job:
+    """The one that it will make."""
+    job = template_of(schedule)
+    more = job.more or More()
+    return Job(
+        id=job.id,
+        kind=job.kind,
+        state=JobState.SCHEDULED,
+        queue=job.queue,
+        namespace=job.namespace,
+        priority=job.priority,
+        attempt=0,
+        losses=0,
+        generation=0,
+        fence=0,
+        created_at=at,
+        run_at=at,
+        requires=more.requires,
+        extras=more.extras or Extras(),
+    )
+
+
+def _due(at: datetime, now: datetime, nobody: Reason | None) -> Reason:
+    if nobody is not None:
+        return Reason(f"its time {show_time(at)} is overdue", since=at)
+    if (now - at).total_seconds() < GRACE:
+        return Reason(f"next at {show_time(at)}: about to fire")
+    why = f"its time {show_time(at)} is overdue: the scheduler is behind"
+    return Reason(why, since=at, change="it catches up")
+
+
+async def _next(
+    store: Store, schedule: Schedule, now: datetime
+) -> tuple[datetime | None, Reason | None]:
+    """The time that is due, or comes next for this one, with what is said of one that comes: its trigger has the times
+    of others as well."""
     at = None if schedule.next_at is None else datetime.fromtimestamp(schedule.next_at, UTC)
     delay = schedule.rules.after_completion
     if delay is not None and (run := await _last_run(store, schedule)) is not None:
         if run.finished_at is None:
             why = f"the next run begins {show_duration(delay)} after the end of job {run.id}"
             change = f"it has ended; see: foliot jobs explain {run.id}"
-            return [Reason(f"{why}, which is {run.state}", since=run.created_at, change=change)]
+            reason = Reason(f"{why}, which is {run.state}", since=run.created_at, change=change)
+            return now + timedelta(seconds=delay), reason
         due = max(schedule.active_from, run.finished_at + timedelta(seconds=delay))
         at = datetime.fromtimestamp(ceil(due.timestamp()), UTC)
     if at is not None and schedule.active_from <= at <= now:
-        if (now - at).total_seconds() < GRACE:
-            return [Reason(f"next at {show_time(at)}: about to fire")]
-        why = f"its time {show_time(at)} is overdue"
-        if any(session.live and session.duties for session in await store.sessions.all()):
-            return [Reason(f"{why}: the scheduler is behind", since=at, change="it catches up")]
-        why = f"{why}: no live process does the scheduler's duties"
-        return [Reason(why, since=at, change="a worker starts, or: foliot scheduler")]
+        return at, None
     if delay is None:
         ahead = await next_fires(store, schedule.name, 1, namespace=schedule.namespace)
         at = ahead[0].at.astimezone(UTC) if ahead else None
     end = schedule.rules.end
     if at is None or (end is not None and at.timestamp() > end):
-        return _over(schedule, last, now)
+        return None, None
     wait = float(max(1, round((at - now).total_seconds())))
     why = f"next at {show_time(at)}, in {show_duration(wait)}"
-    return [Reason(why, change=f"its time comes; one more, now: {_command('trigger', schedule)}")]
+    change = f"its time comes; one more, now: {_command('trigger', schedule)}"
+    return at, Reason(why, change=change)
 
 
 async def _last_run(store: Store, schedule: Schedule) -> Job | None:

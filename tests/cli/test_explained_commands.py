@@ -76,10 +76,16 @@ def test_a_limit_that_is_raised_keeps_its_rate_and_note(shell: Shell) -> None:
     shell.ask(_claim)
     [reason] = shell("jobs", "explain", ids[1], "--json").json["reasons"][:1]
     assert reason["why"].startswith("limit key:customer 42 in namespace shop is at 1/1")
-    assert _type(shell, reason["change"])["changed"]
-    [found] = shell("limits", "list", "--json").json["limits"]
-    told = {name: found[name] for name in ("concurrency", "rate", "burst", "note")}
-    assert told == {"concurrency": 2, "rate": "7200000/hour", "burst": 30, "note": note}
+    own, _, everybody = reason["change"].partition("; for all of them: ")
+    for told, raised in (
+        (own, ["key:customer 42"]),
+        (everybody, ["key:customer 4*", "key:customer 42"]),
+    ):
+        assert _type(shell, told)["changed"]
+        found = shell("limits", "list", "--json").json["limits"]
+        assert sorted(one["name"] for one in found if one["concurrency"] == 2) == raised
+        kept = {(one["rate"], one["burst"], one["note"]) for one in found}
+        assert kept == {("7200000/hour", 30, note)}
 
 
 def test_a_job_is_made_due_at_once(shell: Shell) -> None:

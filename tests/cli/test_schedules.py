@@ -50,7 +50,8 @@ def test_a_schedule_says_why_it_fires_or_does_not(shell: Shell) -> None:
     create(shell, "standup", "every day at 9am")
     said = shell("schedules", "explain", "standup").out.splitlines()
     assert said[0].startswith("active: next at 20")
-    assert said[2] == "every day at 09:00, UTC"
+    assert said[2] == "no live process does the scheduler's duties"
+    assert said[-1] == "every day at 09:00, UTC"
     shell("schedules", "pause", "standup", "--note", "the office is closed", "--by", "ada")
     said = shell("schedules", "explain", "standup").out.splitlines()
     assert said[0] == "paused: paused by ada: the office is closed"

@@ -177,6 +177,7 @@ def test_a_job_comes_after_others_and_shares_a_limit(known: Shell) -> None:
         (["to=ada", "--key-mode", "replace"], "needs a key"),
         (["to=ada", "--max-attempts", "0"], "is not a whole number from 1 to 1000"),
         (["to=ada", "--expires", "never"], "is not a duration"),
+        (["to=ada", "--limit-key", "c:*"], "limit_key: 'c:*' ends with a *"),
     ],
 )
 def test_a_mistake_is_told_and_nothing_is_submitted(

@@ -185,7 +185,7 @@ def test_what_is_no_limit_is_refused_when_it_is_given(
         app.limit(name, **fields)
 
 
-@pytest.mark.parametrize("key", ["", 5, "a\0b", "x" * 2000])
+@pytest.mark.parametrize("key", ["", 5, "a\0b", "x" * 2000, "*", "customer:*"])
 def test_what_is_no_key_is_refused_when_it_is_given(app: Foliot, key: Any) -> None:
     def pay() -> None: ...
 
@@ -193,6 +193,17 @@ def test_what_is_no_key_is_refused_when_it_is_given(app: Foliot, key: Any) -> No
         app.job(pay).options(limit_key=key)
     with pytest.raises(InvalidValue, match="limit_key"):
         app.job(kind="other", limit_key=key)(pay)
+
+
+def test_a_key_that_ends_like_a_pattern_is_refused_with_what_would_do(app: Foliot) -> None:
+    """`foliot limits list` and `explain` would take it for the limit of many keys."""
+
+    def pay() -> None: ...
+
+    said = r"limit_key: 'c:\*' ends with a \*, as limits of many keys do, for example limit_key=\"customer:42\""
+    with pytest.raises(InvalidValue, match=said):
+        app.job(pay).options(limit_key="c:*")
+    assert app.job(kind="other", limit_key="c:*d")(pay).definition.limit_key == "c:*d"
 
 
 @pytest.mark.parametrize("rate", ["100/ms", "5/ss", "1/hs", "3/fortnight", "0/second", "5"])

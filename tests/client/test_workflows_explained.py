@@ -166,3 +166,29 @@ def test_a_job_that_follows_another_says_so(
     )
     gate.set()
     assert second.result(timeout=20) == 2
+
+
+def test_a_step_says_when_the_deadline_of_its_workflow_cancels_it(
+    app: Foliot, start_worker: Start
+) -> None:
+    start_worker()
+    with app.workflow("dl", deadline=100) as flow:
+        flow.wait_for("x")
+    explained = flow["x"].explain()
+    assert explained.why == "waits for the signal 'x'"
+    assert explained.more[0].startswith("its workflow is cancelled at 20")
+    assert explained.more[0].endswith("Z, unless it has ended by then")
+    flow.signal("x")
+    flow.result(timeout=20)
+    assert not any("cancelled" in line for line in flow["x"].explain().more)
+
+
+def test_a_step_whose_workflow_is_past_its_deadline_says_so_first(app: Foliot) -> None:
+    """Nobody does the scheduler's duties."""
+    with app.workflow("dl", deadline=0.2) as flow:
+        flow.wait_for("x")
+    eventually(lambda: len(flow["x"].explain().reasons) == 3)
+    nobody, late, signal = (reason.why for reason in flow["x"].explain().reasons)
+    assert nobody.startswith("no live process does the scheduler's duties")
+    assert late.startswith("the deadline of its workflow passed at 20")
+    assert signal == "waits for the signal 'x'"

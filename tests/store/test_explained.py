@@ -196,7 +196,8 @@ async def test_a_limit_says_how_full_it_is_and_who_holds_its_slots(world: World)
     reason = (await told(world, id)).reasons[0]
     assert reason.why == f"limit key:customer:42 is at 1/1, held by job {holder}"
     assert reason.change == (
-        "one of them ends, or: foliot limits set 'key:customer:*' --concurrency 2"
+        "one of them ends, or: foliot limits set key:customer:42 --concurrency 2;"
+        " for all of them: foliot limits set 'key:customer:*' --concurrency 2"
     )
     await world.end(session, claimed)
     assert (await told(world, id)).why.startswith("the next of its lane")

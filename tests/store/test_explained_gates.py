@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from foliot.breaker_commands import open_breaker
@@ -12,7 +14,7 @@ from foliot.explain_commands import explain_job
 from foliot.ids import JobId
 from foliot.limit_commands import limit_of, set_limit
 from foliot.model.breaker import Options, Report, Tally
-from foliot.model.job import Extras, More
+from foliot.model.job import End, Extras, More
 from foliot.queue_commands import pause_queue, resume_queue
 from support.stores import World
 
@@ -73,7 +75,7 @@ async def test_a_key_of_another_namespace_is_called_as_it_was_given(world: World
 
 
 async def test_a_limit_that_is_gone_is_said_to_be(world: World) -> None:
-    session = await world.open_session()
+    session = await world.open_session(duties=True)
     await limit(world, "key:z:*", 0)
     id = await world.submit(more=KEYED, namespace="n2")
     assert await world.claim(session) == []
@@ -84,7 +86,7 @@ async def test_a_limit_that_is_gone_is_said_to_be(world: World) -> None:
 
 
 async def test_room_is_not_spoken_of_while_the_queue_is_paused(world: World) -> None:
-    session = await world.open_session()
+    session = await world.open_session(duties=True)
     await limit(world, "key:z:1", 1)
     holder = await world.run(session, more=KEYED)
     id = await world.submit(more=KEYED)
@@ -104,7 +106,7 @@ async def test_room_is_not_spoken_of_while_the_queue_is_paused(world: World) -> 
 
 async def test_all_that_stand_in_the_way_are_told_and_first_what_stays(world: World) -> None:
     """Ready or held."""
-    session = await world.open_session()
+    session = await world.open_session(duties=True)
     await limit(world, "queue:default", 1)
     await limit(world, "kind:echo", 0)
     await open_breaker(world.store, "stripe", new=True, note="they move", by="ada")
@@ -158,19 +160,18 @@ async def test_of_a_breaker_at_which_some_may_try_it_is_said_that_nobody_lets_th
     world: World,
 ) -> None:
     session = await world.open_session(lease=1000)
-    nobody = "no live process does the scheduler's duties: start a worker, or foliot scheduler"
+    off = (
+        "no live process does the scheduler's duties: the live workers have worker.scheduler=false"
+    )
     await open_breaker(world.store, "stripe", new=True, seconds=60)
     id = await world.submit(more=STRIPE)
     assert await world.claim(session) == []
-    explanation = await told(world, id)
-    assert explanation.why.startswith("breaker 'stripe' is open until ")
-    assert explanation.more == [nobody]
+    breaker, nobody = await whys(world, id)
+    assert breaker.startswith("breaker 'stripe' is open until ") and nobody.startswith(off)
     world.clock.advance(60)
     for state in ("is open until", "is half open"):
-        explanation = await told(world, id)
-        first, breaker = explanation.reasons
-        assert (first.why, explanation.more) == (nobody, [])
-        assert breaker.why.startswith(f"breaker 'stripe' {state}")
+        nobody, breaker = await whys(world, id)
+        assert nobody.startswith(off) and breaker.startswith(f"breaker 'stripe' {state}")
         await world.store.breakers.tick()
     await world.open_session(lease=1000, duties=True)
     assert (await whys(world, id)) == ["breaker 'stripe' is half open: 1 at a time tries"]
@@ -181,6 +182,69 @@ async def test_of_a_full_limit_it_is_said_as_well_that_nobody_does_the_duties(wo
     await limit(world, "queue:default", 1)
     id = (await world.submit_many(2))[1]
     await world.claim(session)
-    explanation = await told(world, id)
-    assert explanation.why.startswith("limit queue:default is at 1/1")
-    assert explanation.more[0].startswith("no live process does the scheduler's duties")
+    full, nobody = await whys(world, id)
+    assert full.startswith("limit queue:default is at 1/1")
+    assert nobody.startswith("no live process does the scheduler's duties")
+
+
+async def shut(world: World) -> list[str]:
+    """A breaker and two limits that only a hand opens again, and one of each that open by themselves."""
+    await open_breaker(world.store, "stripe", new=True, note="they move", by="ada")
+    await open_breaker(world.store, "other", new=True, seconds=3600)
+    await limit(world, "queue:default", 0)
+    await limit(world, "key:z:1", 0)
+    await limit(world, "namespace:default", 1)
+    return [
+        "limit queue:default is at 0/0",
+        "limit key:z:1 is at 0/0",
+        "breaker 'stripe' was opened by ada: they move",
+    ]
+
+
+async def scheduled(world: World, more: More) -> JobId:
+    return await world.submit(delay=59, more=more)
+
+
+async def in_order(world: World, more: More) -> JobId:
+    more = msgspec.structs.replace(more, ordering_key="a")
+    await world.submit(more=more)
+    id = await world.submit(more=more)
+    await world.look()
+    return id
+
+
+async def to_be_looked_at(world: World, more: More) -> JobId:
+    return await world.submit(more=msgspec.structs.replace(more, ordering_key="a"))
+
+
+async def of_an_unknown_kind(world: World, more: More) -> JobId:
+    session = await world.open_session()
+    job = await world.run(session, more=more, kind="eco")
+    assert await world.finish(session, world.outcome(job, End.HOLD)) == []
+    return job.id
+
+
+@pytest.mark.parametrize("make", [scheduled, in_order, to_be_looked_at, of_an_unknown_kind])
+async def test_what_is_shut_by_hand_is_named_before_the_job_gets_to_it(
+    world: World, make: Callable[[World, More], Awaitable[JobId]]
+) -> None:
+    """What opens by itself may have done so until then."""
+    id = await make(world, More(extras=Extras(breaker="stripe", limit_key="z:1")))
+    names = await shut(world)
+    await world.open_session(duties=True)
+    _, *others = await whys(world, id)
+    assert others == names
+
+
+async def test_a_limit_that_is_shut_before_a_job_is_due_has_kept_it_from_nothing_yet(
+    world: World,
+) -> None:
+    await world.open_session(lease=1000, duties=True)
+    await limit(world, "queue:default", 0)
+    due, id = world.after(60), await world.submit(delay=60)
+    _, full = (await told(world, id)).reasons
+    assert (full.why, full.since) == ("limit queue:default is at 0/0", None)
+    assert full.change == "foliot limits set queue:default --concurrency 1"
+    world.clock.advance(70)
+    _, full = (await told(world, id)).reasons
+    assert full.since == due

@@ -10,7 +10,7 @@ import pytest
 from foliot.explain import Explanation
 from foliot.explain_commands import explain_job
 from foliot.ids import JobId, SessionId
-from foliot.model.job import End, JobState, More
+from foliot.model.job import End, More
 from foliot.model.lane import lane_of
 from foliot.model.session import NewSession
 from foliot.queue_commands import pause_queue
@@ -118,23 +118,8 @@ async def test_where_no_worker_has_been_lost_it_is_known_since_when_the_job_wait
     await world.store.sessions.close(session)
     reason = (await told(world, id)).reasons[0]
     assert (reason.why, reason.since) == ("no worker is alive; it waits for one", since)
-    _, nobody = (await told(world, later)).reasons
+    _, _, nobody = (await told(world, later)).reasons
     assert (nobody.why, nobody.since) == ("no worker is alive", None), "it waits for its time"
-
-
-async def test_a_job_whose_worker_is_lost_says_who_takes_it_back(world: World) -> None:
-    job = await world.run(await start(world, lease=15))
-    began = world.clock.now()
-    world.clock.advance(60)
-    explanation = await told(world, job.id)
-    assert explanation.state is JobState.RUNNING
-    assert explanation.reasons[0].since == began
-    assert explanation.reasons[0].change == "it is taken back"
-    lost = "its worker is lost: the job is taken back when somebody does the scheduler's duties"
-    assert lost in explanation.more
-    await start(world, duties=True)
-    more = (await told(world, job.id)).more
-    assert "its worker is lost: the job is about to be taken back" in more
 
 
 async def test_what_was_taken_back_waits_since_its_worker_was_lost(world: World) -> None:
@@ -185,26 +170,8 @@ async def test_a_kind_that_is_known_again_and_one_that_nobody_is_there_to_know(
     world.clock.advance(60)
     why = "the kind 'eco' was unknown to its worker, and no worker is alive now"
     assert (await told(world, id)).why == why
-    await start(world, kinds=("eco",))
+    await start(world, kinds=("eco",), duties=True)
     assert "knows the kind 'eco' by now" in (await told(world, id)).why
-
-
-async def test_a_job_that_is_due_and_that_nobody_makes_ready_says_so(world: World) -> None:
-    """One whose time has passed, one that waits for its turn and one that has expired."""
-    await start(world)
-    late = await world.submit(delay=5)
-    next_ = await world.submit(more=More(ordering_key="a"))
-    over = await world.submit(more=More(expires_in=5.0))
-    world.clock.advance(10)
-    for id, begins in (
-        (late, "due since "),
-        (next_, "about to be looked at for its turn"),
-        (over, "expired at "),
-    ):
-        explanation = await told(world, id)
-        assert explanation.why.startswith(begins)
-        nobody = "no live process does the scheduler's duties: start a worker, or foliot scheduler"
-        assert nobody in explanation.more
 
 
 @pytest.mark.parametrize("place", ["sqlite-1", "postgres-8"], indirect=True)

@@ -264,6 +264,10 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
         [extract(options={"queu": "x"})],
         "step extract: options: 'queu' is not an option; did you mean queue?",
     ),
+    "option-limit-key": (
+        [extract(options={"limit_key": "c:*"})],
+        "step extract: limit_key: 'c:*' ends with a *, as limits of many keys do",
+    ),
     "option-key": (
         [extract(options={"key": "x"})],
         "step extract: key: 'x' is not for a step; give the workflow a key",

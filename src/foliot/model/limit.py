@@ -101,7 +101,7 @@ def show_gate(gate: str) -> str:
     return f"key:{limit_key} in namespace {namespace}"
 
 
-def _key_of(gate: str) -> str | None:
+def key_of(gate: str) -> str | None:
     if gate.startswith("key@"):
         return gate.split("@", 2)[2]
     return gate[4:] if gate.startswith("key:") else None
@@ -164,7 +164,7 @@ class Rules:
     def limit(self, gate: str) -> Limit | None:
         """By the name that it is counted under."""
         if gate not in self._limits:
-            key = _key_of(gate)
+            key = key_of(gate)
             found = self.limits.get(gate) if key is None else self._of_key(key)
             _remember(self._limits, gate, found)
         return self._limits[gate]
