@@ -83,5 +83,10 @@ class Listener(msgspec.Struct, frozen=True):
     template: str  # JSON: the job that is made for each event, without its id and payload
     since: datetime | None = None  # the store's: it is not told what happened before
 
+    @property
+    def function(self) -> str:
+        """Its name without the event: a function may listen to several."""
+        return self.hook.removeprefix(f"{HOOK_PREFIX}{self.listens.event}.")
+
     def hears(self, event: Event) -> bool:
         return self.listens.hears(event) and (self.since is None or event.at >= self.since)

@@ -33,8 +33,8 @@ async def deliver(talk: Talk, *, limit: int) -> Delivered:
 
 
 def _jobs(row: tuple[Any, ...], listeners: Iterable[Listener]) -> Iterable[NewJob]:
-    """In the order of their ids. Those of one hook and subject run one after the other; no hook waits for another, for
-    that may be one that nobody runs any more."""
+    """In the order of their ids. What one function hears of a subject it is told one after the other, whatever the
+    events; no function waits for another, for that may be one that nobody runs any more."""
     at, number, home, name, subject, namespace, kind, queue, data = row
     event = Event(
         id=event_id(home, at, number, name, subject),
@@ -50,9 +50,8 @@ def _jobs(row: tuple[Any, ...], listeners: Iterable[Listener]) -> Iterable[NewJo
     for one in listeners:
         if one.hears(event):
             job = job_of(hook_id(event.id, one.hook), one.template, payload)
-            more = msgspec.structs.replace(
-                job.more or More(), ordering_key=f"event:{subject}:{one.hook}"
-            )
+            key = f"event:{subject}:{one.function}"
+            more = msgspec.structs.replace(job.more or More(), ordering_key=key)
             yield msgspec.structs.replace(job, namespace=namespace, more=more)
 
 
