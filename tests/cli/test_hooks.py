@@ -33,6 +33,7 @@ def test_hooks_are_listed_with_what_they_listen_to(shell: Shell) -> None:
     assert "charge, refund" in lines[0]
     assert lines[1].split()[2:5] == ["all", "all", "shop.alarms"]
     [dead, lost] = shell("hooks", "list", "--json").json["hooks"]
+    assert dead["since"].endswith("Z")
     since = datetime.fromisoformat(dead.pop("since"))
     assert timedelta() <= datetime.now(UTC) - since < timedelta(minutes=1)
     assert f"{since:%Y-%m-%d %H:%M:%SZ}" in lines[0]

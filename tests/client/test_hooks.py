@@ -367,6 +367,14 @@ def test_what_is_no_event_is_refused_with_those_there_are(event: Any, hint: str)
         ({"kinds": []}, "kinds: [] names none, so nothing would be heard"),
         ({"kinds": ["*"]}, "kinds: '*' is not 1 to 200 letters"),
         ({"kinds": [None]}, "kinds: None is not 1 to 200 letters"),
+        (
+            {"kinds": ["charge", "on.job.dead.page"]},
+            "kinds: 'on.job.dead.page' is a kind of hooks, and of their jobs nobody is told",
+        ),
+        (
+            {"kinds": [lambda event: None]},
+            "is a function and no job, for which @app.job stands above it",
+        ),
         ({"queues": ["a b"]}, "queues: 'a b' is not 1 to 200 letters"),
         ({"queues": 5}, "queues: 5 is not a list of names"),
         ({"kinds": [f"k{n}" for n in range(33)]}, "kinds has 33 names, more than 32"),

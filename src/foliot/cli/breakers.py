@@ -141,8 +141,8 @@ def _breaker(one: Breaker) -> dict[str, object]:
     return {
         "name": one.name,
         "state": one.state,
-        "since": _iso(one.since or None),
-        "until": _iso(one.until),
+        "since": _moment(one.since or None),
+        "until": _moment(one.until),
         "reason": one.reason,
         "note": one.note,
         "by": one.by,
@@ -153,5 +153,5 @@ def _breaker(one: Breaker) -> dict[str, object]:
     }
 
 
-def _iso(seconds: float | None) -> str | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()
+def _moment(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

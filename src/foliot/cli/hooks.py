@@ -78,5 +78,5 @@ def _to_json(listener: Listener) -> dict[str, object]:
         "kinds": listener.listens.kinds,
         "queues": listener.listens.queues,
         "module": listener.origin,
-        "since": None if listener.since is None else listener.since.isoformat(),
+        "since": listener.since,
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final, Literal, get_args
 
 import msgspec
@@ -90,3 +90,8 @@ class Listener(msgspec.Struct, frozen=True):
 
     def hears(self, event: Event) -> bool:
         return self.listens.hears(event) and (self.since is None or event.at >= self.since)
+
+
+def told_time(seconds: float) -> str:
+    """A time in the data of an event: as JSON has times everywhere."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")

@@ -8,13 +8,12 @@ like any other.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from typing import Protocol
 
 import msgspec
 
 from foliot.ids import ScheduleId
-from foliot.model.event import Listener, NewEvent
+from foliot.model.event import Listener, NewEvent, told_time
 from foliot.store.scheduling import CatchUp
 from foliot.store.searching import Record
 
@@ -75,7 +74,7 @@ def missed_of(steps: Iterable[CatchUp]) -> list[Missed]:
     told: list[Missed] = []
     for step in steps:
         gap = step.gap
-        first, last = (datetime.fromtimestamp(at, UTC).isoformat() for at in (gap.start, gap.to))
+        first, last = told_time(gap.start), told_time(gap.to)
         if step.place == 0:
             told.append((gap.trigger, gap.start, gap.to, first, last, gap.cursor, step.upper))
     return told
