@@ -82,6 +82,7 @@ class Listener(msgspec.Struct, frozen=True):
     origin: str  # the module that declares it
     template: str  # JSON: the job that is made for each event, without its id and payload
     since: datetime | None = None  # the store's: it is not told what happened before
+    absent_since: datetime | None = None  # when it was first seen that no live worker runs it
 
     @property
     def function(self) -> str:

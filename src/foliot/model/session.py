@@ -21,6 +21,7 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True):
     queues: tuple[str, ...]  # none named: all
     kinds: tuple[str, ...]
     duties: bool  # may hold partition leases
+    modules: tuple[str, ...] = ()  # that declare its kinds
     capabilities: tuple[str, ...] = ()
     concurrency: int = 0  # jobs at once
 
@@ -62,6 +63,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     note: str | None = None  # what is wrong with it
     moved_at: datetime | None = None  # when it last started or finished a job
     silence: float = 0.0  # seconds since its last beat
+    modules: tuple[str, ...] = ()
 
     @property
     def stillness(self) -> float:

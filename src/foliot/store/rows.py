@@ -141,6 +141,7 @@ def session(row: Row, time: ToTime, names: ToNames) -> Session:
         note=row[17],
         moved_at=time(row[18]),
         silence=row[19],
+        modules=names(row[20]),
     )
 
 

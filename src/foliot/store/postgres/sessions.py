@@ -46,6 +46,7 @@ class PostgresSessions:
             "version": session.version,
             "queues": texts(session.queues),
             "kinds": texts(session.kinds),
+            "modules": texts(session.modules),
             "duties": session.duties,
             "capabilities": texts(session.capabilities),
             "concurrency": session.concurrency,
@@ -60,6 +61,10 @@ class PostgresSessions:
 
     def heart(self, session: SessionId, *, lease: float) -> PostgresHeart:
         return PostgresHeart(self._connections, self._clock, session, lease)
+
+    async def know(self, session: SessionId, kinds: Sequence[str]) -> None:
+        values: Values = {"id": session, "kinds": texts(kinds)}
+        await self._connections.transact([Step(SQL["know_kinds"], values)])
 
     async def close(self, session: SessionId) -> None:
         values: Values = {"id": session, "partitions": self._all}

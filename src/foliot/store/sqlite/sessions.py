@@ -44,6 +44,7 @@ class SqliteSessions:
             "version": session.version,
             "queues": to_json(session.queues),
             "kinds": to_json(session.kinds),
+            "modules": to_json(session.modules),
             "duties": session.duties,
             "capabilities": to_json(session.capabilities),
             "concurrency": session.concurrency,
@@ -58,6 +59,10 @@ class SqliteSessions:
 
     def heart(self, session: SessionId, *, lease: float) -> SqliteHeart:
         return SqliteHeart(self._connections, self._clock, session, lease)
+
+    async def know(self, session: SessionId, kinds: Sequence[str]) -> None:
+        values: Values = {"id": session, "kinds": to_json(kinds)}
+        await self._connections.transact(lambda c: execute(c, SQL["know_kinds"], values))
 
     async def close(self, session: SessionId) -> None:
         values: Values = {"id": session, "partitions": self._all}

@@ -2,13 +2,16 @@
 
 -- name: open_session
 -- Only with the number of partitions that the store has: since this process read it, it may have been changed.
-INSERT INTO foliot.sessions (id, host, pid, version, queues, kinds, duties, capabilities, concurrency, room,
-                             started_at, beat_at, expires_at)
-SELECT :id::uuid, :host::text, :pid::integer, :version::text, :queues::text[], :kinds::text[], :duties::boolean,
-       :capabilities::text[], :concurrency::integer, :concurrency::integer,
+INSERT INTO foliot.sessions (id, host, pid, version, queues, kinds, modules, duties, capabilities, concurrency,
+                             room, started_at, beat_at, expires_at)
+SELECT :id::uuid, :host::text, :pid::integer, :version::text, :queues::text[], :kinds::text[], :modules::text[],
+       :duties::boolean, :capabilities::text[], :concurrency::integer, :concurrency::integer,
        coalesce(:now, now()), coalesce(:now, now()), coalesce(:now, now()) + make_interval(secs => :lease)
 WHERE (SELECT count(*) FROM foliot.leases) = :count
 RETURNING id;
+
+-- name: know_kinds
+UPDATE foliot.sessions SET kinds = :kinds::text[] WHERE id = :id;
 
 -- name: extend_session
 -- An expired session never revives. The beat counts from when its list was made, which may be a while before it gets
@@ -36,7 +39,7 @@ WHERE s.id = :id AND NOT EXISTS (SELECT FROM foliot.jobs j WHERE j.partition = A
 -- name: list_sessions
 SELECT id::text, host, pid, version, queues, kinds, duties, started_at, beat_at, expires_at,
        expires_at > coalesce(:now, now()), cardinality(executing), capabilities, concurrency, room, waiting, drain,
-       note, moved_at, extract(epoch FROM coalesce(:now, now()) - beat_at)::float8
+       note, moved_at, extract(epoch FROM coalesce(:now, now()) - beat_at)::float8, modules
 FROM foliot.sessions ORDER BY started_at;
 
 -- name: get_claim

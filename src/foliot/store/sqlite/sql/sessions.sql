@@ -2,12 +2,15 @@
 
 -- name: open_session
 -- Only with the number of partitions that the store has: since this process read it, it may have been changed.
-INSERT INTO foliot_sessions (id, host, pid, version, queues, kinds, duties, capabilities, concurrency, room,
-                             started_at, beat_at, expires_at)
-SELECT :id, :host, :pid, :version, :queues, :kinds, :duties, :capabilities, :concurrency, :concurrency,
+INSERT INTO foliot_sessions (id, host, pid, version, queues, kinds, modules, duties, capabilities, concurrency,
+                             room, started_at, beat_at, expires_at)
+SELECT :id, :host, :pid, :version, :queues, :kinds, :modules, :duties, :capabilities, :concurrency, :concurrency,
        :now, :now, :now + CAST(:lease * 1000000 AS INTEGER)
 WHERE (SELECT count(*) FROM foliot_leases) = :count
 RETURNING id;
+
+-- name: know_kinds
+UPDATE foliot_sessions SET kinds = :kinds WHERE id = :id;
 
 -- name: extend_session
 -- An expired session never revives. The beat counts from when its list was made, which may be a while before the
@@ -34,7 +37,7 @@ WHERE id = :id AND NOT EXISTS (SELECT 1 FROM json_each(:partitions) p CROSS JOIN
 -- name: list_sessions
 SELECT id, host, pid, version, queues, kinds, duties, started_at, beat_at, expires_at,
        expires_at > :now, json_array_length(executing), capabilities, concurrency, room, waiting, drain,
-       note, moved_at, (:now - beat_at) / 1000000.0
+       note, moved_at, (:now - beat_at) / 1000000.0, modules
 FROM foliot_sessions ORDER BY started_at;
 
 -- name: get_claim
