@@ -57,6 +57,10 @@ async def _start(
     return session.id, hearing
 
 
+def _note(hearing: Hearing) -> str | None:
+    return hearing.note
+
+
 async def _announced(world: World, session: SessionId) -> set[str]:
     [one] = [one for one in await world.store.sessions.all() if one.id == session]
     return {kind for kind in one.kinds if kind.startswith("on.")}
@@ -67,10 +71,10 @@ async def test_a_worker_leaves_a_hook_to_the_module_that_has_it_until_that_is_go
 ) -> None:
     told: list[Sequence[str]] = []
     first, hearing = await _start(world, _app_of("billing", HOOK), [])
-    assert hearing.note is None
+    assert _note(hearing) is None
     second, hearing = await _start(world, _app_of("mail", HOOK, OWN), told)
     assert await _announced(world, second) == {OWN}
-    assert hearing.note == f"hooks of names that another module has: {HOOK}"
+    assert _note(hearing) == f"hooks of names that another module has: {HOOK}"
     await hearing.tick()
     assert [HOOK in kinds for kinds in told] == [False]
     assert [one.levelname for one in caplog.records].count("ERROR") == 1
@@ -78,7 +82,7 @@ async def test_a_worker_leaves_a_hook_to_the_module_that_has_it_until_that_is_go
     await hearing.tick()
     assert await _announced(world, second) == {OWN, HOOK}
     assert [HOOK in kinds for kinds in told] == [False, True]
-    assert hearing.note is None
+    assert _note(hearing) is None
     assert {one.origin for one in await world.store.events.listeners()} == {"mail"}
 
 
