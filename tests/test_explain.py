@@ -106,6 +106,13 @@ soon = {"run_at": NOW + timedelta(minutes=4)}
         ),
         ({"job": job("held", reason="unknown_kind")}, ["knows the kind 'send' by now"]),
         (
+            {"job": job("held", reason="unknown_kind", kind="on.job.dead.page")},
+            [
+                "no live worker knows the kind 'on.job.dead.page'",
+                "foliot hooks remove on.job.dead.page",
+            ],
+        ),
+        (
             {"job": job("held", reason="unfitting_payload", note="Expected `int`, got `str`")},
             ["does not fit the arguments of 'send'", "Expected `int`, got `str`"],
         ),

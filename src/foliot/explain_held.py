@@ -21,6 +21,7 @@ from foliot.explain_facts import (
 from foliot.explain_gate import Reason, say_gate, say_shut, show_time
 from foliot.explain_worker import count
 from foliot.ids import inner_id
+from foliot.model.event import HOOK_PREFIX
 from foliot.model.limit import HELD_FOR_LIMIT, show_gate
 from foliot.model.workflow import HELD_BY_PAUSE, HELD_FOR_SIGNAL, HELD_FOR_WORKFLOW
 from foliot.shown import did_you_mean
@@ -61,10 +62,13 @@ def _for_order(facts: Facts) -> Answer:
 
 def _for_kind(facts: Facts) -> Answer:
     kind, known = facts.job.kind, sorted({k for s in facts.workers for k in s.kinds})
-    change = "a worker starts whose app has it"
+    change, of_hook = "a worker starts whose app has it", ""
+    if kind.startswith(HOOK_PREFIX):
+        change = f"{change}; or the hook is let go: foliot hooks remove {kind}"
+        of_hook = "a hook whose module is served without it is let go after ten minutes"
     if not facts.workers:
         why = f"the kind {kind!r} was unknown to its worker, and no worker is alive now"
-        return waits(facts, why, change), [*stopped_by_hand(facts)]
+        return waits(facts, why, change), [*stopped_by_hand(facts), of_hook]
     if kind in known:
         why = f"a live worker knows the kind {kind!r} by now"
         found = soon(facts, why, ": it is about to be made ready")
@@ -72,6 +76,7 @@ def _for_kind(facts: Facts) -> Answer:
     names = ", ".join(known[:_MOST_NAMED]) + (" …" if len(known) > _MOST_NAMED else "")
     return waits(facts, f"no live worker knows the kind {kind!r}", change), [
         *stopped_by_hand(facts),
+        of_hook,
         f"they know: {names or 'none'}",
         did_you_mean(kind, known) or "",
     ]

@@ -1,4 +1,4 @@
-"""Hooks that code declares, made those who listen. What it no longer declares listens no longer."""
+"""Hooks that code declares, made those who listen; and those that no code declares any more, let go."""
 
 from __future__ import annotations
 
@@ -25,37 +25,63 @@ from foliot.store.port import Store
 _WAITING: Final = tuple(s for s in JobState if not s.final and s is not JobState.RUNNING)
 
 
-class Heard(msgspec.Struct, frozen=True):
-    """What has changed: kinds of hooks."""
+GRACE: Final = 600.0  # seconds: longer than a deployment, and than an outage after which not all come back at once
 
-    listening: list[str]
-    gone: list[str]
+
+class Heard(msgspec.Struct, frozen=True):
+    """What has changed: hooks that listen now; and to which modules others belong that the app declares too."""
+
+    listening: tuple[str, ...] = ()
+    taken: dict[str, str] = {}
 
     def __str__(self) -> str:
-        return "\n".join(
-            [*(f"+ {hook}" for hook in self.listening), *(f"- {hook}" for hook in self.gone)]
-        )
+        return "\n".join(f"+ {hook}" for hook in self.listening)
 
 
-async def sync_hooks(store: Store, registry: Registry) -> Heard | None:
-    """Make the hooks of the app listen. Those that its modules declared once, and do no longer, are gone, unless a live
-    worker can run them: its code may be the newer. What modules of other apps declare stays."""
-    modules = {module_of(definition) for definition in registry}
-    declared = {one.hook: one for one in map(listener_of, registry) if one is not None}
-    known = {
-        one.hook: msgspec.structs.replace(one, since=None) for one in await store.events.listeners()
-    }
-    changed = [one for hook, one in declared.items() if known.get(hook) != one]
-    gone = [hook for hook, one in known.items() if hook not in declared and one.origin in modules]
-    if gone:
-        run = {kind for one in await store.sessions.all() if one.live for kind in one.kinds}
-        gone = [hook for hook in gone if hook not in run]
-    if not changed and not gone:
-        return None
+def modules_of(registry: Registry) -> tuple[str, ...]:
+    """Those that declare what the app can run."""
+    return tuple(sorted({module_of(definition) for definition in registry}))
+
+
+async def sync_hooks(store: Store, registry: Registry) -> Heard:
+    """Make the hooks of the app listen, as its code says now, but for those that live workers of other modules run. Of
+    what it declares no longer it says nothing: others may run newer code."""
+    declared = [one for one in map(listener_of, registry) if one is not None]
+    if not declared:
+        return Heard()
+    listened = await store.events.listen(declared, modules=modules_of(registry))
+    return Heard(listened.begun, listened.taken)
+
+
+def own_name(hook: str, taken: Heard, registry: Registry) -> str:
+    """What to tell who declares a hook that is another's."""
+    definition = registry.find(hook)
+    event = definition.listens.event if definition.listens is not None else ""
+    return (
+        f"hook {hook} of module {module_of(definition)} is not told anything: a live worker runs one of that name of "
+        f'module {taken.taken[hook]}; give one of them another: @app.on("{event}", name="another_name")'
+    )
+
+
+async def let_absent_go(store: Store, *, grace: float = GRACE) -> list[str]:
+    """Hooks that their code declares no longer: their module is served, and nobody has run them for so long. Returns
+    them."""
+    gone = await store.events.settle(grace=grace)
     await _cancel_waiting(store, gone)
-    await store.events.listen(changed, gone=gone)
-    await _cancel_waiting(store, gone)
-    return Heard(sorted(one.hook for one in changed), sorted(gone))
+    return gone
+
+
+async def cancel_unheard(store: Store, partition: int, *, limit: int) -> int:
+    """What hooks were still to be told that listen no longer: nobody would ever run these jobs. Whoever let them go may
+    have been killed before it was done, and more may have been delivered meanwhile. Returns how many."""
+    cancelled = 0
+    while ids := await store.events.unheard(partition, limit=limit):
+        found = await store.jobs.cancel(partition, ids)
+        await tell_cancelled(store, partition, found)
+        cancelled += len(found)
+        if len(found) < limit:
+            break
+    return cancelled
 
 
 async def find_doubts(store: Store, registry: Registry) -> list[str]:
@@ -76,15 +102,13 @@ async def remove_hook(store: Store, hook: str, *, by: Author) -> bool:
     when a worker of that starts."""
     if all(one.hook != hook for one in await store.events.listeners()):
         return False
-    await _cancel_waiting(store, [hook])
     await store.events.listen([], gone=[hook], record=by.each("remove"))
     await _cancel_waiting(store, [hook])
     return True
 
 
 async def _cancel_waiting(store: Store, hooks: Sequence[str]) -> None:
-    """What they were still to be told: nobody would ever run these jobs. What runs may end. Before they are gone, for
-    who comes after one that was killed in between knows nothing of them; and then what was delivered meanwhile."""
+    """What they were still to be told, wherever it waits. What runs may end."""
     if not hooks:
         return
     wanted = Filter((_any_of("kind", hooks), _any_of("state", _WAITING)))

@@ -109,14 +109,13 @@ class Life:
             await limit_commands.apply_limits(self._store, self._role.registry.limits, by="code")
             await breaker_commands.apply_breakers(self._store, self._role.registry.breakers)
             await self._sync_schedules(self._role.registry)
-            await self._sync_hooks(self._role.registry)
+            await self._sync_hooks(opened=False)
             for doubt in await self._find_doubts(self._role.registry, session.queues):
                 log.warning("%s", doubt)
         asked = self._clock.monotonic()
         await self._store.sessions.open(session, lease=own.lease)
+        await self._sync_hooks(opened=True)
         if self._role.registry is not None:
-            # Until now nobody could know that this one runs them: older code that started meanwhile took them away.
-            await self._sync_hooks(self._role.registry)
             sessions = await self._store.sessions.all()
             for namesake in namesakes.find_namesakes(sessions, of=self.session):
                 log.warning("%s", namesake)
@@ -134,9 +133,9 @@ class Life:
         if diff := await schedule_sync.sync_registry(self._store, registry):
             log.info("schedules are now what the code declares:\n%s", diff)
 
-    async def _sync_hooks(self, registry: Registry) -> None:
-        if heard := await hook_sync.sync_hooks(self._store, registry):
-            log.info("hooks that listen are now those of the code:\n%s", heard)
+    async def _sync_hooks(self, *, opened: bool) -> None:
+        if self._worker is not None:
+            await self._worker.hearing.sync(opened=opened)
 
     async def _find_doubts(self, registry: Registry, queues: Collection[str]) -> list[str]:
         """Names in the code and in --queues that nobody knows so far: they may be mistyped."""

@@ -23,6 +23,8 @@ def test_hooks_are_listed_with_what_they_listen_to(shell: Shell) -> None:
         "queues",
         "module",
         "since",
+        "absent",
+        "since",
     ]
     shell.ask(lambda store: store.events.listen(hooks))
     _, *lines = shell("hooks", "list").out.splitlines()
@@ -33,6 +35,7 @@ def test_hooks_are_listed_with_what_they_listen_to(shell: Shell) -> None:
     assert "charge, refund" in lines[0]
     assert lines[1].split()[2:5] == ["all", "all", "shop.alarms"]
     [dead, lost] = shell("hooks", "list", "--json").json["hooks"]
+    assert dead["since"].endswith("Z")
     since = datetime.fromisoformat(dead.pop("since"))
     assert timedelta() <= datetime.now(UTC) - since < timedelta(minutes=1)
     assert f"{since:%Y-%m-%d %H:%M:%SZ}" in lines[0]
@@ -42,8 +45,14 @@ def test_hooks_are_listed_with_what_they_listen_to(shell: Shell) -> None:
         "kinds": ["charge", "refund"],
         "queues": ["mail"],
         "module": "shop",
+        "absent_since": None,
     }
     assert (lost["kinds"], lost["queues"]) == ([], [])
+    shell.ask(lambda store: store.events.settle(grace=600))  # nobody runs them
+    [dead, _] = shell("hooks", "list", "--json").json["hooks"]
+    since = datetime.fromisoformat(dead["absent_since"])
+    assert dead["absent_since"].endswith("Z")
+    assert shell("hooks", "list").out.splitlines()[1].endswith(f"{since:%Y-%m-%d %H:%M:%SZ}")
 
 
 def test_a_hook_whose_code_is_gone_is_removed_and_who_did_it_is_written_down(shell: Shell) -> None:

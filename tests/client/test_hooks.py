@@ -11,19 +11,15 @@ import msgspec
 import pytest
 
 from client.conftest import run_in_thread
-from foliot import Event, Fixed, Foliot, Jobs, JobState, current_job
+from foliot import Event, Fixed, Foliot, Jobs, current_job
 from foliot.commands import announce
 from foliot.errors import InvalidValue
 from foliot.hook_sync import Heard, find_doubts, sync_hooks
-from foliot.ids import JobId
 from foliot.model.definition import StoredDefinition
 from foliot.model.event import EVENTS, OF_KINDS, Listener
-from foliot.model.job import NewJob
-from foliot.model.lane import lane_of
-from foliot.model.session import NewSession
+from foliot.model.session import Session
 from foliot.registry import Registry
 from foliot.store.definitions import Definitions
-from foliot.store.events import Events
 from support.fleet import eventually
 
 StartWorker = Callable[[], None]
@@ -105,7 +101,7 @@ def test_a_worker_that_starts_has_its_hooks_listen_and_says_so_once(app: Foliot)
     assert _listeners(app) == []
     changed = _sync(app)
     assert str(changed) == "+ on.job.dead.other\n+ on.worker.lost.call.me"
-    assert _sync(app) is None
+    assert _sync(app) == Heard()
     lost = next(one for one in _listeners(app) if one.listens.event == "worker.lost")
     dead = next(one for one in _listeners(app) if one.listens.event == "job.dead")
     assert (lost.hook, lost.listens.kinds) == ("on.worker.lost.call.me", ())
@@ -215,90 +211,71 @@ def _app_of(module: str, *names: str) -> Registry:
     return app.registry
 
 
-def test_what_the_code_declares_no_longer_listens_no_longer(app: Foliot) -> None:
+def test_code_that_declares_a_hook_no_longer_takes_none_away_when_it_starts(app: Foliot) -> None:
+    """Its duties do, when nobody has run it for long: others may run newer code, and be away for a moment."""
     _sync(app, _app_of("shop", "a", "b"))
     _sync(app, _app_of("bank", "c"))
-    changed = _sync(app, _app_of("shop", "b"))
-    assert str(changed) == "- on.job.dead.a"
-    assert [one.hook for one in _listeners(app)] == ["on.job.dead.b", "on.job.dead.c"]
+    _sync(app, _app_of("shop", "b"))
     _sync(app, _app_of("shop"))
-    _sync(app, _app_of("elsewhere"))
-    assert [one.hook for one in _listeners(app)] == ["on.job.dead.c"]
+    assert [one.hook[-1] for one in _listeners(app)] == ["a", "b", "c"]
 
 
-def test_a_hook_that_a_live_worker_runs_stays_until_that_is_gone(app: Foliot) -> None:
-    """As when a worker with older code starts among newer ones."""
-    newer, older = _app_of("shop", "a"), _app_of("shop")
-    _sync(app, newer)
-    session = NewSession(
-        id=app.ids.session(),
-        host="here",
-        pid=1,
-        version="0",
-        queues=(),
-        kinds=newer.kinds,
-        duties=False,
-    )
+def _declare_in(app: Foliot, module: str, tell: Callable[[str], None]) -> Any:
+    """A job and a hook, as if they were written in this module."""
 
-    async def open() -> None:
-        await (await app._portal.store()).sessions.open(session, lease=60)
+    def boom() -> None:
+        raise ValueError(module)
 
-    async def close() -> None:
-        await (await app._portal.store()).sessions.close(session.id)
+    def page(event: Event) -> None:
+        tell(module)
 
-    app._portal.call(open())
-    assert _sync(app, older) is None
-    assert [one.hook for one in _listeners(app)] == ["on.job.dead.a"]
-    app._portal.call(close())
-    assert str(_sync(app, older)) == "- on.job.dead.a"
+    boom.__module__ = page.__module__ = module
+    app.on("job.dead")(page)
+    return app.job(kind=f"{module}.boom", max_attempts=1)(boom)
 
 
-def test_what_a_hook_that_is_gone_was_still_to_be_told_is_cancelled(app: Foliot) -> None:
-    _sync(app, _app_of("shop", "a", "b"))
-    waiting = {name: _leave_waiting(app, f"on.job.dead.{name}") for name in "ab"}
-    _sync(app, _app_of("shop", "b"))
-    assert app.get(waiting["a"]).status() is JobState.CANCELLED
-    assert app.get(waiting["b"]).status() is JobState.READY
-
-
-def test_a_worker_that_is_killed_while_it_lets_a_hook_go_leaves_nothing_waiting(
-    app: Foliot, monkeypatch: pytest.MonkeyPatch
+def test_of_two_apps_with_a_hook_of_one_name_the_first_has_it_and_the_other_is_told_why(
+    app: Foliot, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _sync(app, _app_of("shop", "a", "b"))
-    waiting = _leave_waiting(app, "on.job.dead.a")
+    monkeypatch.setattr("foliot.worker.hearing._EVERY", 0.1)
+    heard: SimpleQueue[str] = SimpleQueue()
+    hook = "on.job.dead.page"
 
-    async def ask() -> Events:
-        return (await app._portal.store()).events
+    def sessions() -> dict[str, bool]:
+        found = app._portal.call(ask())
+        return {one.modules[0]: hook in one.kinds for one in found if one.live}
 
-    events = app._portal.call(ask())
-    listen = events.listen
+    async def ask() -> list[Session]:
+        return await (await app._portal.store()).sessions.all()
 
-    async def die_behind(*args: Any, **rest: Any) -> None:
-        await listen(*args, **rest)
-        raise KeyError("killed")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(events, "listen", die_behind)
-        with pytest.raises(KeyError):
-            _sync(app, _app_of("shop", "b"))
-    _sync(app, _app_of("shop", "b"))
-    assert app.get(waiting).status() is JobState.CANCELLED
-
-
-def _leave_waiting(app: Foliot, kind: str) -> JobId:
-    job = NewJob(app.ids.job(), kind, b"{}", lane_of("hooks").number, queue="hooks")
-
-    async def submit() -> JobId:
-        [id] = await (await app._portal.store()).jobs.submit(0, [job])
-        return id
-
-    return app._portal.call(submit())
+    with Foliot(settings=app.settings) as other:
+        fail = _declare_in(app, "billing", heard.put)
+        fail_other = _declare_in(other, "mail", heard.put)
+        stop = run_in_thread(app)
+        eventually(lambda: sessions() == {"billing": True})
+        stop_other = run_in_thread(other)
+        [told] = eventually(lambda: [r for r in caplog.records if r.levelname == "ERROR"])
+        assert told.getMessage() == (
+            "hook on.job.dead.page of module mail is not told anything: a live worker runs one of that name of module "
+            'billing; give one of them another: @app.on("job.dead", name="another_name")'
+        )
+        eventually(lambda: sessions() == {"billing": True, "mail": False})
+        for _ in range(3):
+            fail.submit()
+            fail_other.submit()
+        assert {heard.get(timeout=PATIENCE) for _ in range(6)} == {"billing"}
+        stop()
+        eventually(lambda: [one.origin for one in _listeners(app)] == ["mail"])
+        eventually(lambda: sessions() == {"mail": True})
+        fail_other.submit()
+        assert heard.get(timeout=PATIENCE) == "mail"
+        stop_other()
 
 
 def test_a_hook_that_has_moved_to_another_module_stays(app: Foliot) -> None:
     _sync(app, _app_of("shop", "a"))
     _sync(app, _app_of("shop.alarms", "a"))
-    assert _sync(app, _app_of("shop")) is None
+    assert _sync(app, _app_of("shop")) == Heard()
     assert [one.origin for one in _listeners(app)] == ["shop.alarms"]
 
 
@@ -367,6 +344,14 @@ def test_what_is_no_event_is_refused_with_those_there_are(event: Any, hint: str)
         ({"kinds": []}, "kinds: [] names none, so nothing would be heard"),
         ({"kinds": ["*"]}, "kinds: '*' is not 1 to 200 letters"),
         ({"kinds": [None]}, "kinds: None is not 1 to 200 letters"),
+        (
+            {"kinds": ["charge", "on.job.dead.page"]},
+            "kinds: 'on.job.dead.page' is a kind of hooks, and of their jobs nobody is told",
+        ),
+        (
+            {"kinds": [lambda event: None]},
+            "is a function and no job, for which @app.job stands above it",
+        ),
         ({"queues": ["a b"]}, "queues: 'a b' is not 1 to 200 letters"),
         ({"queues": 5}, "queues: 5 is not a list of names"),
         ({"kinds": [f"k{n}" for n in range(33)]}, "kinds has 33 names, more than 32"),

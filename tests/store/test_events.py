@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
 
 import pytest
 
@@ -19,6 +20,10 @@ from support.schedules import Table
 from support.stores import World
 
 pytestmark = pytest.mark.anyio
+
+
+def _written(time: datetime) -> str:
+    return time.isoformat().replace("+00:00", "Z")
 
 
 def _nobody(_: Sequence[str]) -> list[Deed]:
@@ -422,7 +427,7 @@ async def test_a_schedule_that_missed_times_is_told_once(
         )
         data = row["data"]
         assert data["schedule"] == (await table.get(row["subject"])).name
-        assert (data["from"], data["to"]) == (table.time(1).isoformat(), table.time(4).isoformat())
+        assert (data["from"], data["to"]) == (_written(table.time(1)), _written(table.time(4)))
         assert data["misfire"] == misfire
 
 
@@ -523,7 +528,7 @@ async def test_a_breaker_that_opens_is_told_to_those_who_listen_to_that(world: W
     assert (row["namespace"], row["kind"], row["queue"]) == ("default", None, None)
     assert partition_of(row["home"], world.store.partitions) == world.partition
     data = row["data"]
-    assert data.pop("until") == until.isoformat()
+    assert data.pop("until") == _written(until)
     assert data == {"state": "open", "reason": "by hand", "note": 'a "b" ü', "by": "ada"}
 
 

@@ -49,6 +49,7 @@ RIDES = {
     "expire_jobs": {"jobs_expires", "jobs_pkey"},
     "hold_kinds": {"jobs_ready", "jobs_pkey"},
     "admit_payloads": {"jobs_held", "jobs_pkey"},
+    "list_unheard": {"jobs_held"},
     "peek_jobs": {
         "jobs_ready",
         "jobs_scheduled",

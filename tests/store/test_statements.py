@@ -108,6 +108,7 @@ def adapter_source(package: str) -> str:
         "retrying",
         "conversing",
         "delivering",
+        "hearing",
     )
     both = [folder.parent / f"{name}.py" for name in shared]
     return "\n".join(path.read_text("utf-8") for path in (*folder.glob("*.py"), *both))

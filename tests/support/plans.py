@@ -22,6 +22,7 @@ STATEMENTS: Mapping[str, Statement] = load_statements(
     "upkeep.sql",
     "limits.sql",
     "breakers.sql",
+    "events.sql",
 )
 
 

@@ -123,6 +123,34 @@ def test_a_hook_is_told_the_events_of_a_job_in_their_order_and_keeps_no_other_wa
     assert told == [("ValueError: first", 2), ("ValueError: second", 1)]
 
 
+def test_a_function_that_listens_to_several_events_hears_of_each_job_in_order(
+    foliot: Harness, foliot_app: Foliot
+) -> None:
+    told: list[str] = []
+    broken = True
+
+    @foliot_app.job(max_attempts=1)
+    def unsteady() -> None:
+        if broken:
+            raise ValueError
+
+    @foliot_app.on("job.dead", retry=Fixed(600))
+    @foliot_app.on("job.succeeded")
+    def write(event: Event) -> None:
+        if event.name == "job.dead" and current_job().attempt == 1:
+            raise RuntimeError("not yet")
+        told.append(event.name)
+
+    handle = unsteady.submit()
+    foliot.run_until_idle()
+    broken = False
+    handle.retry()
+    foliot.run_until_idle()
+    assert told == []
+    foliot.advance("10 minutes")
+    assert told == ["job.dead", "job.succeeded"]
+
+
 def test_inline_they_run_with_the_job(foliot_app: Foliot, heard: list[str]) -> None:
     @foliot_app.job
     def fine() -> int:

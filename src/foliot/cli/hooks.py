@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 def list_hooks(*, options: Options = DEFAULT_OPTIONS) -> None:
-    """List the hooks that listen, to which events, and the modules that declare them, and since when."""
+    """List the hooks that listen, to which events, the modules that declare them, since when, and since when no live
+    worker runs them."""
     from foliot.cli.ask import ask
     from foliot.cli.shape import show_time
 
@@ -25,7 +26,7 @@ def list_hooks(*, options: Options = DEFAULT_OPTIONS) -> None:
         print_json({"hooks": [_to_json(one) for one in found]})
         return
     print_table(
-        ("hook", "event", "kinds", "queues", "module", "since"),
+        ("hook", "event", "kinds", "queues", "module", "since", "absent since"),
         [
             (
                 one.hook,
@@ -34,6 +35,7 @@ def list_hooks(*, options: Options = DEFAULT_OPTIONS) -> None:
                 ", ".join(one.listens.queues) or "all",
                 one.origin,
                 show_time(one.since),
+                show_time(one.absent_since),
             )
             for one in found
         ],
@@ -42,7 +44,7 @@ def list_hooks(*, options: Options = DEFAULT_OPTIONS) -> None:
 
 
 def remove(hook: str, *, by: str | None = None, options: Options = DEFAULT_OPTIONS) -> int:
-    """Let a hook listen no longer, if its code is gone. Exit code 1: there is none of this name.
+    """Let a hook listen no longer, at once, if its code is gone. Exit code 1: there is none of this name.
 
     Parameters
     ----------
@@ -79,4 +81,5 @@ def _to_json(listener: Listener) -> dict[str, object]:
         "queues": listener.listens.queues,
         "module": listener.origin,
         "since": listener.since,
+        "absent_since": listener.absent_since,
     }

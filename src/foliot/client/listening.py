@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import timedelta
+from types import FunctionType
 from typing import Any, Final, Literal, TypedDict
 
 import msgspec
@@ -84,12 +85,23 @@ def _chosen(event: str, field: str, given: object) -> tuple[str, ...]:
     if event not in OF_KINDS:
         problem = f"cannot be chosen: {event} has none"
         raise InvalidValue(field, given, problem, example=f'@app.on("job.dead", {example})')
-    names = check_names(field, given, lambda one: _name(field, one, example), example=example)
+    one = _check_kind if field == "kinds" else check_name
+    names = check_names(
+        field, given, lambda name: one(field, name, example=example), example=example
+    )
     if not names:
         raise InvalidValue(field, given, "names none, so nothing would be heard", example=example)
     return names
 
 
-def _name(field: str, one: object, example: str) -> str:
+def _check_kind(field: str, one: object, *, example: str) -> str:
+    if isinstance(one, FunctionType):
+        problem = "is a function and no job, for which @app.job stands above it"
+        hint = "of the jobs of hooks nobody is told, so that a hook cannot be chosen"
+        raise InvalidValue(field, one, problem, example=example, hint=hint)
     kind = one.definition.kind if isinstance(one, JobFunction) else one
-    return check_name(field, kind, example=example)
+    name = check_name(field, kind, example=example)
+    if name.startswith(HOOK_PREFIX):
+        problem = "is a kind of hooks, and of their jobs nobody is told"
+        raise InvalidValue(field, name, problem, example=example)
+    return name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final, Literal, get_args
 
 import msgspec
@@ -82,6 +82,17 @@ class Listener(msgspec.Struct, frozen=True):
     origin: str  # the module that declares it
     template: str  # JSON: the job that is made for each event, without its id and payload
     since: datetime | None = None  # the store's: it is not told what happened before
+    absent_since: datetime | None = None  # when it was first seen that no live worker runs it
+
+    @property
+    def function(self) -> str:
+        """Its name without the event: a function may listen to several."""
+        return self.hook.removeprefix(f"{HOOK_PREFIX}{self.listens.event}.")
 
     def hears(self, event: Event) -> bool:
         return self.listens.hears(event) and (self.since is None or event.at >= self.since)
+
+
+def told_time(seconds: float) -> str:
+    """A time in the data of an event: as JSON has times everywhere."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")

@@ -16,6 +16,7 @@ from foliot.scheduler.deliver import Deliver
 from foliot.scheduler.duty import Office
 from foliot.scheduler.fire import Fire
 from foliot.scheduler.flow import Flow
+from foliot.scheduler.hooks import Hooks
 from foliot.scheduler.kinds import Kinds
 from foliot.scheduler.limits import Limits
 from foliot.scheduler.order import Orders
@@ -50,6 +51,7 @@ class Scheduler:
         self.breakers = Breakers(office, let_go_on=self.limits.wake)
         self.flow = Flow(office)
         self.deliver = Deliver(office)
+        self.hooks = Hooks(office)
         self.kinds = Kinds(office)
         self.reap = Reap(office)
         self.prune = Prune(office)
@@ -89,6 +91,7 @@ class Scheduler:
             self.limits,
             self.flow,
             self.deliver,
+            self.hooks,
             self.kinds,
             self.reap,
             self.prune,

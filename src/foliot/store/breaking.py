@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -16,7 +15,7 @@ import msgspec
 from foliot.ids import home_id, partition_of, slot_of_key
 from foliot.model import breaker as model
 from foliot.model.breaker import BY_HAND, Breaker, Options, Report, State, Tally, events_of
-from foliot.model.event import NewEvent
+from foliot.model.event import NewEvent, told_time
 from foliot.model.limit import BREAKER
 from foliot.store.searching import Record
 
@@ -62,7 +61,7 @@ def events_told(shift: Shift, partitions: int) -> tuple[int, list[NewEvent]]:
     why = one.reason if one.state is State.OPEN or one.reason == BY_HAND else None
     data = {
         "state": one.state.value,
-        "until": None if until is None else datetime.fromtimestamp(until, UTC).isoformat(),
+        "until": None if until is None else told_time(until),
         "reason": why,
         "note": one.note,
         "by": one.by,

@@ -7,14 +7,13 @@ like any other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
 import msgspec
 
-from foliot.ids import ScheduleId
-from foliot.model.event import Listener, NewEvent
+from foliot.ids import JobId, ScheduleId
+from foliot.model.event import Listener, NewEvent, told_time
 from foliot.store.scheduling import CatchUp
 from foliot.store.searching import Record
 
@@ -22,6 +21,13 @@ from foliot.store.searching import Record
 class Delivered(msgspec.Struct, frozen=True):
     events: int  # as many as the limit: there may be more
     jobs: int
+
+
+class Listened(msgspec.Struct, frozen=True):
+    """Hooks that did not listen like that before; and those that are of other modules, with these."""
+
+    begun: tuple[str, ...] = ()
+    taken: dict[str, str] = {}
 
 
 class Events(Protocol):
@@ -38,13 +44,25 @@ class Events(Protocol):
         self,
         listeners: Sequence[Listener],
         *,
+        modules: Collection[str] = (),
         gone: Sequence[str] = (),
         record: Record | None = None,
-    ) -> None:
+    ) -> Listened:
         """These hooks listen as it is said here and no longer as before, and those of the kinds `gone` no longer at
-        all. Others stay. Who has just begun to listen is not told what was over before, even if it was written down
-        for others; who listened already keeps his time. By hand, `record` says what is to be written down of those
-        that are gone."""
+        all. Others stay, and so do those that a live session of a module that is not among these runs: of two whose
+        sessions are open, one has it. Who has just begun to listen is not told what was over before, even if it was
+        written down for others; who listened already keeps his time. By hand, `record` says what is to be written down
+        of those that are gone."""
+        ...
+
+    async def settle(self, *, grace: float) -> list[str]:
+        """Write down which hooks no live session runs, and since when. Those that have been absent for `grace` seconds
+        while a session of their module was there all the time listen no longer; returns them. Any process may."""
+        ...
+
+    async def unheard(self, partition: int, *, limit: int) -> list[JobId]:
+        """Some of the jobs that are held because nobody knows them, and are of hooks that listen no longer. Only
+        reads."""
         ...
 
 
@@ -75,7 +93,7 @@ def missed_of(steps: Iterable[CatchUp]) -> list[Missed]:
     told: list[Missed] = []
     for step in steps:
         gap = step.gap
-        first, last = (datetime.fromtimestamp(at, UTC).isoformat() for at in (gap.start, gap.to))
+        first, last = told_time(gap.start), told_time(gap.to)
         if step.place == 0:
             told.append((gap.trigger, gap.start, gap.to, first, last, gap.cursor, step.upper))
     return told

@@ -47,6 +47,10 @@ class Sessions(Protocol):
 
     def heart(self, session: SessionId, *, lease: float) -> Heart: ...
 
+    async def know(self, session: SessionId, kinds: Sequence[str], modules: Sequence[str]) -> None:
+        """From now on it says that it runs these, and where each of them is defined."""
+        ...
+
     async def close(self, session: SessionId) -> None:
         """End a session that holds nothing any more."""
         ...

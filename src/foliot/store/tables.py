@@ -118,7 +118,9 @@ TABLES: Final[dict[str, Table]] = {
         time="updated_at",
     ),
     "listeners": _table(
-        "event hook kind queue", text="event hook kind queue origin template", time="since"
+        "event hook kind queue",
+        text="event hook kind queue origin template",
+        time="since absent_since",
     ),
     "fair": _table(
         "partition lane fair_key", whole="partition lane tag", text="fair_key", merge="tag"

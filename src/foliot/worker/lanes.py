@@ -90,6 +90,10 @@ class Lanes:
     def knows(self, number: int) -> bool:
         return number in self._lanes
 
+    def take(self, kinds: Sequence[str]) -> None:
+        """From now on only these."""
+        self._kinds, self._known = tuple(kinds), frozenset(kinds)
+
     def know(self, definitions: Iterable[StoredDefinition]) -> None:
         """Which kinds there are in which queue, as far as anybody has announced them."""
         others = {one.kind: one.queue for one in definitions if one.kind not in self._known}

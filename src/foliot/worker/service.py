@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -22,6 +22,7 @@ from foliot.worker.breakers import Breakers
 from foliot.worker.capture import JOB_LINES
 from foliot.worker.context import Place, State
 from foliot.worker.cycle import Cycle
+from foliot.worker.hearing import Hearing
 from foliot.worker.notes import Notes, write_batch
 from foliot.worker.recycle import Recycling
 from foliot.worker.slots import Slots
@@ -117,6 +118,7 @@ class Worker:
             stage=host.stage,
         )
         self._cycle.serve(self._slots)
+        self.hearing = Hearing(store, session, registry, clock=clock, ids=ids, know=self._take)
         self._cancels = asyncio.Event()
         self._learn_at = 0.0
         self._reconcile_at = clock.monotonic() + _RECONCILE_EVERY
@@ -139,6 +141,7 @@ class Worker:
         if behind > stuck:
             note = f"jobs that do not end although their attempts have: {behind}"
         room = max(0, self._slots.room(0))
+        note = self.hearing.note if note is None else note
         return Load(room=room, waiting=self._slots.waiting, moved=moved, note=note)
 
     def hear(self, wake: Wake) -> None:
@@ -167,6 +170,7 @@ class Worker:
                 group.create_task(self._write_notes())
                 group.create_task(self._rollups.run())
                 group.create_task(self._breakers.run())
+                group.create_task(self.hearing.run())
         finally:
             JOB_LINES.stop()
 
@@ -253,6 +257,10 @@ class Worker:
             except Exception:
                 log.exception("the worker could not look after its jobs")
                 await self._clock.sleep(1.0)
+
+    def _take(self, kinds: Sequence[str]) -> None:
+        self._cycle.lanes.take(kinds)
+        self._learn_at = 0.0
 
     async def _learn(self) -> None:
         """Which queues have kinds that are for others."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final, TypeVar
 
 from foliot.clock import Clock
+from foliot.ids import JobId
+from foliot.model.audit import Deed
 from foliot.model.event import Listener
-from foliot.store.delivering import deliver, listener_rows, listeners_of
-from foliot.store.events import Delivered
-from foliot.store.flowing import to_json
+from foliot.store.delivering import deliver
+from foliot.store.events import Delivered, Listened
+from foliot.store.hearing import listen, listeners_of, settle
 from foliot.store.postgres.audit import audit_steps
-from foliot.store.postgres.connection import Ask, Connections, Step, Values
+from foliot.store.postgres.connection import Ask, Connections, Values
 from foliot.store.postgres.workflows import PostgresTalk
 from foliot.store.searching import Record
 from foliot.store.sql import load_statements
@@ -39,21 +41,38 @@ class PostgresEvents:
         self,
         listeners: Sequence[Listener],
         *,
+        modules: Collection[str] = (),
         gone: Sequence[str] = (),
         record: Record | None = None,
-    ) -> None:
-        values: Values = {
-            "hooks": to_json(sorted({*gone, *(one.hook for one in listeners)})),
-            "rows": to_json(listener_rows(listeners)),
-            "now": self._clock.now_for_store(),
-        }
-        steps = [Step(SQL[name], values) for name in ("put_listeners", "remove_listeners")]
-        if record is not None:
-            steps += audit_steps(record(list(gone)), self._clock)
-        await self._connections.transact(steps)
+    ) -> Listened:
+        deeds = [] if record is None else record(list(gone))
+        return await self._converse(
+            0, lambda talk: listen(talk, listeners, modules=modules, gone=gone), deeds
+        )
 
-    async def _converse(self, partition: int, act: Callable[[PostgresTalk], Awaitable[T]]) -> T:
+    async def settle(self, *, grace: float) -> list[str]:
+        values: Values = {"grace": grace, "now": self._clock.now_for_store()}
+        found = await self._connections.read(SQL["find_unsettled"], values)
+        hooks = [row[0] for row in found]
+        if not hooks:
+            return []
+        return await self._converse(0, lambda talk: settle(talk, hooks, grace=grace))
+
+    async def unheard(self, partition: int, *, limit: int) -> list[JobId]:
+        values: Values = {"partition": partition, "limit": limit}
+        found = await self._connections.read(SQL["list_unheard"], values)
+        return [JobId(row[0]) for row in found]
+
+    async def _converse(
+        self,
+        partition: int,
+        act: Callable[[PostgresTalk], Awaitable[T]],
+        deeds: Sequence[Deed] = (),
+    ) -> T:
         async def talk(ask: Ask) -> T:
-            return await act(PostgresTalk(ask, partition, self._clock.now_for_store()))
+            told = await act(PostgresTalk(ask, partition, self._clock.now_for_store()))
+            for step in audit_steps(deeds, self._clock):
+                await ask(step)
+            return told
 
         return await self._connections.converse(talk)

@@ -63,6 +63,10 @@ class PostgresSessions:
     def heart(self, session: SessionId, *, lease: float) -> PostgresHeart:
         return PostgresHeart(self._connections, self._clock, session, lease)
 
+    async def know(self, session: SessionId, kinds: Sequence[str], modules: Sequence[str]) -> None:
+        values: Values = {"id": session, "kinds": texts(kinds), "modules": texts(modules)}
+        await self._connections.transact([Step(SQL["know_kinds"], values)])
+
     async def close(self, session: SessionId) -> None:
         values: Values = {"id": session, "partitions": self._all}
         await self._forget(Step(SQL["close_session"], values))

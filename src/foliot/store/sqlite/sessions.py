@@ -60,6 +60,10 @@ class SqliteSessions:
     def heart(self, session: SessionId, *, lease: float) -> SqliteHeart:
         return SqliteHeart(self._connections, self._clock, session, lease)
 
+    async def know(self, session: SessionId, kinds: Sequence[str], modules: Sequence[str]) -> None:
+        values: Values = {"id": session, "kinds": to_json(kinds), "modules": to_json(modules)}
+        await self._connections.transact(lambda c: execute(c, SQL["know_kinds"], values))
+
     async def close(self, session: SessionId) -> None:
         values: Values = {"id": session, "partitions": self._all}
         await self._connections.transact(lambda c: execute(c, SQL["close_session"], values))

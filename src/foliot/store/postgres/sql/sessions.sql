@@ -10,6 +10,9 @@ SELECT :id::uuid, :host::text, :pid::integer, :version::text, :queues::text[], :
 WHERE (SELECT count(*) FROM foliot.leases) = :count
 RETURNING id;
 
+-- name: know_kinds
+UPDATE foliot.sessions SET kinds = :kinds::text[], modules = :modules::text[] WHERE id = :id;
+
 -- name: extend_session
 -- An expired session never revives. The beat counts from when its list was made, which may be a while before it gets
 -- here: a job claimed in between must not be taken for one that had not started. Returns what time it is, and whether

@@ -25,8 +25,21 @@ RETURNING at, number, home, event, subject, namespace, kind, queue, data;
 
 -- name: list_listeners
 -- A time that is still to come says that the clock was set back: then it keeps nobody from hearing.
-SELECT l.hook, l.event, l.kind, l.queue, l.origin, l.template, CASE WHEN l.since <= :now THEN l.since END
+SELECT l.hook, l.event, l.kind, l.queue, l.origin, l.template, CASE WHEN l.since <= :now THEN l.since END,
+       l.absent_since
 FROM foliot_listeners l ORDER BY l.event, l.hook, l.kind, l.queue;
+
+-- name: lock_listeners
+-- Nobody else writes meanwhile.
+SELECT 1 WHERE false;
+
+-- name: find_taken
+-- Which of these hooks are those of other modules, for a live worker runs them there.
+SELECT DISTINCT l.hook, l.origin FROM foliot_listeners l
+WHERE l.hook IN (SELECT value FROM json_each(:hooks)) AND l.origin NOT IN (SELECT value FROM json_each(:modules))
+  AND EXISTS (SELECT 1 FROM foliot_sessions s
+              WHERE s.expires_at > :now AND l.hook IN (SELECT value FROM json_each(s.kinds))
+                AND l.origin IN (SELECT value FROM json_each(s.modules)));
 
 -- name: put_listeners
 -- Rows of [hook, event, kind, queue, origin, template]. A hook that listens already keeps its time, whatever it chooses
@@ -37,7 +50,8 @@ SELECT json_extract(n.value, '$[0]'), json_extract(n.value, '$[1]'), json_extrac
        coalesce((SELECT min(l.since) FROM foliot_listeners l WHERE l.hook = json_extract(n.value, '$[0]')), :now)
 FROM json_each(:rows) n
 WHERE true
-ON CONFLICT (event, hook, kind, queue) DO UPDATE SET origin = excluded.origin, template = excluded.template;
+ON CONFLICT (event, hook, kind, queue) DO UPDATE
+SET origin = excluded.origin, template = excluded.template, absent_since = NULL;
 
 -- name: remove_listeners
 -- Of these hooks what is not in the rows.
@@ -46,3 +60,42 @@ WHERE hook IN (SELECT value FROM json_each(:hooks))
   AND NOT EXISTS (SELECT 1 FROM json_each(:rows) n
                   WHERE json_extract(n.value, '$[0]') = hook AND json_extract(n.value, '$[1]') = event
                     AND json_extract(n.value, '$[2]') = kind AND json_extract(n.value, '$[3]') = queue);
+
+-- name: find_unsettled
+-- Hooks of which something else is true than what is written down: see the next two.
+SELECT DISTINCT l.hook FROM foliot_listeners l
+WHERE (l.absent_since IS NULL) <> EXISTS (SELECT 1 FROM foliot_sessions s
+                                          WHERE s.expires_at > :now AND l.hook IN (SELECT value FROM json_each(s.kinds)))
+   OR (l.absent_since <= :now - CAST(:grace * 1000000 AS INTEGER)
+       AND EXISTS (SELECT 1 FROM foliot_sessions s
+                   WHERE s.expires_at > :now AND l.origin IN (SELECT value FROM json_each(s.modules))
+                     AND s.started_at <= :now - CAST(:grace * 1000000 AS INTEGER)));
+
+-- name: mark_absent
+-- Since now, what no live session says that it runs; and not any more, what one does.
+UPDATE foliot_listeners SET absent_since = CASE WHEN absent_since IS NULL THEN :now END
+WHERE hook IN (SELECT value FROM json_each(:hooks))
+  AND (absent_since IS NULL) <> EXISTS (SELECT 1 FROM foliot_sessions s
+                                        WHERE s.expires_at > :now AND hook IN (SELECT value FROM json_each(s.kinds)));
+
+-- name: remove_absent
+-- What has been absent for so long, if a worker of its module was there all the time: after an outage, all have just
+-- come back, and some may be on their way.
+DELETE FROM foliot_listeners
+WHERE hook IN (SELECT value FROM json_each(:hooks))
+  AND absent_since <= :now - CAST(:grace * 1000000 AS INTEGER)
+  AND NOT EXISTS (SELECT 1 FROM foliot_sessions s
+                  WHERE s.expires_at > :now AND hook IN (SELECT value FROM json_each(s.kinds)))
+  AND EXISTS (SELECT 1 FROM foliot_sessions s
+              WHERE s.expires_at > :now AND origin IN (SELECT value FROM json_each(s.modules))
+                AND s.started_at <= :now - CAST(:grace * 1000000 AS INTEGER))
+RETURNING hook;
+
+-- name: list_unheard
+-- What hooks were still to be told that listen no longer, as far as a worker has found that it does not know them. Rides
+-- jobs_held.
+SELECT j.id
+FROM foliot_definitions d CROSS JOIN foliot_jobs j
+WHERE d.kind LIKE 'on.%' AND NOT EXISTS (SELECT 1 FROM foliot_listeners l WHERE l.hook = d.kind)
+  AND j.partition = :partition AND j.state = 'held' AND j.hold = 'unknown_kind' AND j.kind = d.kind
+LIMIT :limit;

@@ -9,6 +9,9 @@ SELECT :id, :host, :pid, :version, :queues, :kinds, :modules, :duties, :capabili
 WHERE (SELECT count(*) FROM foliot_leases) = :count
 RETURNING id;
 
+-- name: know_kinds
+UPDATE foliot_sessions SET kinds = :kinds, modules = :modules WHERE id = :id;
+
 -- name: extend_session
 -- An expired session never revives. The beat counts from when its list was made, which may be a while before the
 -- lock was to be had: a job claimed in between must not be taken for one that had not started. Returns whether the

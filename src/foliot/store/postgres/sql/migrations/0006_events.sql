@@ -8,6 +8,7 @@ CREATE TABLE foliot.listeners (
     queue    text NOT NULL,                           -- the same
     template text NOT NULL,                           -- JSON: that job, without its id and payload
     since    timestamptz NOT NULL,                    -- what happened before is not for this hook
+    absent_since timestamptz,                         -- when it was first seen that no live worker runs it; NULL: one does
     PRIMARY KEY (event, hook, kind, queue)
 );
 
@@ -25,6 +26,10 @@ CREATE TABLE foliot.outbox (
     data      text        NOT NULL,                   -- JSON
     PRIMARY KEY (partition, at, number, subject, event)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
+
+-- Where each kind of a session is defined, in their order: two apps may have one of the same name, and what a module has
+-- declared once is its own to give up.
+ALTER TABLE foliot.sessions ADD COLUMN modules text[] NOT NULL DEFAULT '{}';
 
 -- Who listens is known when a job ends, not when it is submitted.
 ALTER TABLE foliot.jobs DROP COLUMN outbox;

@@ -8,6 +8,7 @@ CREATE TABLE foliot_listeners (
     queue    TEXT NOT NULL,                           -- the same
     template TEXT NOT NULL,                           -- JSON: that job, without its id and payload
     since    INTEGER NOT NULL,                        -- what happened before is not for this hook
+    absent_since INTEGER,                             -- when it was first seen that no live worker runs it; NULL: one does
     PRIMARY KEY (event, hook, kind, queue)
 ) WITHOUT ROWID;
 
@@ -25,6 +26,10 @@ CREATE TABLE foliot_outbox (
     data      TEXT    NOT NULL,                       -- JSON
     PRIMARY KEY (partition, at, number, subject, event)
 );
+
+-- Where each kind of a session is defined, in their order: two apps may have one of the same name, and what a module has
+-- declared once is its own to give up.
+ALTER TABLE foliot_sessions ADD COLUMN modules TEXT NOT NULL DEFAULT '[]';
 
 -- Who listens is known when a job ends, not when it is submitted.
 ALTER TABLE foliot_jobs DROP COLUMN outbox;

@@ -2,6 +2,3 @@
 
 ALTER TABLE foliot_limits ADD COLUMN said TEXT;
 ALTER TABLE foliot_queues ADD COLUMN said TEXT;
-
--- And where each kind of a session is defined, in their order: two apps may have one of the same name.
-ALTER TABLE foliot_sessions ADD COLUMN modules TEXT NOT NULL DEFAULT '[]';
