@@ -110,12 +110,13 @@ class Breakers:
         self._announce = announce
         self._seen: dict[str, Seen] = {}
         # Its breaker, and if it came through the gate, when it began.
-        self._started: dict[JobId, tuple[str, float | None]] = {}
+        self.started: dict[JobId, tuple[str, float | None]] = {}
         self._something = asyncio.Event()
 
-    def concern(self, job: ClaimedJob) -> bool:
-        """Whether it may stand behind one. A plain job of an app without breakers does not."""
-        return job.more is not None or bool(self._kinds)
+    @property
+    def any_kinds(self) -> bool:
+        """Whether the app has any that stand behind one. Else only a job that brings more along may."""
+        return bool(self._kinds)
 
     def stop(self, job: ClaimedJob, since: float) -> Outcome | None:
         """What becomes of a job that was asked for at `since`, if it must not start: its breaker has opened after it
@@ -132,14 +133,12 @@ class Breakers:
             if strange or seen.news.failed or seen.flying or since <= seen.shut_at:
                 return Outcome(job.id, job.fence, End.HOLD, reason=HELD_FOR_LIMIT, error=gate)
         began = self._clock.monotonic() if gate in job.gates else None
-        self._started[job.id] = (name, began)
+        self.started[job.id] = (name, began)
         return None
 
     def see(self, outcome: Outcome) -> None:
-        """An attempt has ended."""
-        if not self._started:
-            return
-        name, began = self._started.pop(outcome.id, (None, None))
+        """An attempt has ended that had `started`."""
+        name, began = self.started.pop(outcome.id, (None, None))
         if name is None or not (outcome.breaks or outcome.end is End.SUCCEED):
             return
         seen = self._seen.get(name)

@@ -242,7 +242,8 @@ class Worker:
         self._slots.attempts.interrupt_all()
 
     def _done(self, outcome: Outcome) -> None:
-        self._breakers.see(outcome)
+        if self._breakers.started:
+            self._breakers.see(outcome)
         self._cycle.done(outcome)
 
     async def _attend(self) -> None:

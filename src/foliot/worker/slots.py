@@ -47,6 +47,7 @@ class Slots:
         self._trusted = trusted
         self._on_done = on_done
         self._breakers = breakers
+        self._may_stop = breakers is not None and breakers.any_kinds
         self._open = True
         self.attempts = Attempts(
             settings, place, ids=ids, target=target, on_end=self._on_end, stage=stage
@@ -185,8 +186,8 @@ class Slots:
         if not self._trusted():
             self._release(job)  # by now it may belong to another
             return
-        breakers = self._breakers
-        if breakers is not None and breakers.concern(job) and self._is_stopped(job, breakers):
+        # A plain job of an app without breakers is not asked about one.
+        if (self._may_stop or job.more is not None) and self._is_stopped(job):
             return
         recipe = self._recipes.get(job.kind)
         if recipe is None:
@@ -206,8 +207,10 @@ class Slots:
         else:
             self._sync_backlog.append(job)
 
-    def _is_stopped(self, job: ClaimedJob, breakers: Breakers) -> bool:
-        outcome = breakers.stop(job, self._waits_since.get(job.id, 0.0))
+    def _is_stopped(self, job: ClaimedJob) -> bool:
+        if self._breakers is None:
+            return False
+        outcome = self._breakers.stop(job, self._waits_since.get(job.id, 0.0))
         if outcome is not None:
             self._waits_since.pop(job.id, None)
             self._on_done(outcome)
