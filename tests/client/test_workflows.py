@@ -706,7 +706,7 @@ def test_a_job_that_waits_for_others_has_no_key(app: Foliot, add: Any) -> None:
     ]:
         with pytest.raises(InvalidValue, match=problem):
             add.options(**options)
-    with pytest.raises(InvalidValue, match="is for jobs outside of workflows"):
+    with pytest.raises(InvalidValue, match="after is not one of the options of a step"):
         app.workflow("sums").add(add.options(after=[first]).prepare(1))
 
 
