@@ -124,8 +124,10 @@ async def pause_workflow(
     who = this_user() if by is None else by.name
     if not await store.workflows.pause(partition, known, note=note, by=who, record=record):
         raise await _not_running(store, known, "paused")
-    async for inner in each_inside(store, known):
-        await store.workflows.pause(partition, inner, note=note, by=who, record=record)
+    async for inner, around in each_inside(store, known):
+        await store.workflows.pause(
+            partition, inner, note=note, by=who, record=record, within=around
+        )
     return await get_workflow(store, id)
 
 
@@ -137,39 +139,38 @@ async def resume_workflow(store: Store, id: str, *, by: Author | None = None) ->
     if advance is None:
         raise await _not_running(store, known, "resumed")
     await carry_on(store, partition, advance)
-    async for inner in each_inside(store, known):
-        await _resume_inner(store, partition, inner, record)
+    async for inner, around in each_inside(store, known):
+        await _resume_inner(store, inner, around, record)
     return await get_workflow(store, id)
 
 
 async def pause_like(store: Store, id: JobId, outer: JobId) -> None:
-    """One that was submitted for a step is paused if that workflow is: who paused it may not have found this one."""
+    """One that was submitted for a step is paused if that workflow is: who paused it may not have found this one. Who
+    resumes it finds it."""
     _, partition = _home(store, id)
     flow = await store.workflows.get(outer)
     if flow is None or flow.paused_at is None:
         return
     note, who = flow.note, flow.paused_by or this_user()
-    await store.workflows.pause(partition, id, note=note, by=who)
-    async for inner in each_inside(store, id):
-        await store.workflows.pause(partition, inner, note=note, by=who)
-    flow = await store.workflows.get(outer)
-    if flow is not None and flow.paused_at is None:  # who resumed it may have come too early here
-        await resume_inner(store, id)
+    await store.workflows.pause(partition, id, note=note, by=who, within=outer)
+    async for inner, around in each_inside(store, id):
+        await store.workflows.pause(partition, inner, note=note, by=who, within=around)
 
 
-async def resume_inner(store: Store, id: JobId) -> None:
-    """One that runs for a step, and those that run for steps of it. No error, if it has ended."""
-    _, partition = _home(store, id)
-    await _resume_inner(store, partition, id, None)
-    async for inner in each_inside(store, id):
-        await _resume_inner(store, partition, inner, None)
+async def resume_inner(store: Store, id: JobId, outer: JobId) -> None:
+    """One that runs for a step, and those that run for steps of it, unless that workflow is paused. No error, if it has
+    ended."""
+    await _resume_inner(store, id, outer, None)
+    async for inner, around in each_inside(store, id):
+        await _resume_inner(store, inner, around, None)
 
 
-async def _resume_inner(store: Store, partition: int, id: JobId, record: Record | None) -> None:
+async def _resume_inner(store: Store, id: JobId, outer: JobId, record: Record | None) -> None:
     found = await store.workflows.get(id)
     if found is None or found.paused_at is None:
         return  # nothing is done to it that would be written down
-    advance = await store.workflows.resume(partition, id, record=record)
+    _, partition = _home(store, id)
+    advance = await store.workflows.resume(partition, id, record=record, within=outer)
     if advance is not None:
         await carry_on(store, partition, advance)
 
