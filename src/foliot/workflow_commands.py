@@ -36,7 +36,7 @@ from foliot.shown import did_you_mean, named
 from foliot.store.port import Store, Wake
 from foliot.store.searching import Record
 from foliot.workflow_draft import build, draft_of
-from foliot.workflow_inside import each_inside, find_waiting_inside
+from foliot.workflow_inside import each_inside, find_waiting_inside, say_home
 
 log = logging.getLogger("foliot.workflow")
 T = TypeVar("T")
@@ -67,9 +67,11 @@ async def submit_workflow(store: Store, workflow: NewWorkflow) -> bool:
 
 async def get_workflow(store: Store, id: str) -> Workflow:
     """Raises UnknownWorkflow."""
-    found = await store.workflows.get(check_workflow_id(id))
+    known = check_workflow_id(id)
+    found = await store.workflows.get(known)
     if found is None:
-        raise UnknownWorkflow(id)
+        job = await store.jobs.get(known)
+        raise UnknownWorkflow(id, job=None if job is None else say_home(job))
     return found
 
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from foliot.ids import JobId, inner_id
-from foliot.model.job import JobState
+from foliot.model.job import Job, JobState
 from foliot.model.workflow import HELD_FOR_WORKFLOW, WORKFLOW_KIND, Step, Workflow
 from foliot.store.port import Store
 
@@ -49,9 +49,16 @@ async def find_waiting_inside(store: Store, id: JobId, name: str) -> Workflow | 
     return None
 
 
+def say_home(job: Job) -> str:
+    """For whoever has taken it for a workflow."""
+    if job.kind == WORKFLOW_KIND:
+        return f"it stands for {inner_id(job.id)}"
+    return f"it is a step of {job.workflow}" if job.workflow else f"see: foliot jobs show {job.id}"
+
+
 def _stands(step: Step) -> bool:
-    """One that runs is about to submit its workflow, or has just done so; so may have one that has lost its worker since
-    then, and that waits to run again."""
+    """One that runs is about to submit its workflow, or has just done so; so may have one that has lost its worker
+    since then, and that waits to run again."""
     return (
         step.kind == WORKFLOW_KIND and step.state is not JobState.WAITING and not step.state.final
     )

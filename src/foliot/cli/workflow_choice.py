@@ -40,23 +40,16 @@ async def resolve_workflow(store: Store, text: str) -> JobId:
 
 
 async def _whole(store: Store, text: str) -> JobId:
-    """Whoever gives the name of a workflow, or the id of a step, is told what to give."""
-    from foliot.ids import inner_id, is_job_id
-    from foliot.model.workflow import WORKFLOW_KIND
+    """Whoever gives the name of a workflow is told what to give."""
+    from foliot.ids import is_job_id
     from foliot.workflow_check import is_step_name
-    from foliot.workflow_commands import check_workflow_id
+    from foliot.workflow_commands import get_workflow
 
     part = text.strip().lower()
     if not is_job_id(part) and is_step_name(text):
         hint = f"ids of workflows with a name: foliot workflows list --name {text}"
         raise InvalidValue("id", text, "is not a workflow's id", hint=hint)
-    id = check_workflow_id(part)
-    if await store.workflows.get(id) is None and (job := await store.jobs.get(id)) is not None:
-        hint = f"it is a step of {job.workflow}" if job.workflow else f"see: foliot jobs show {id}"
-        if job.kind == WORKFLOW_KIND:
-            hint = f"it stands for {inner_id(id)}"
-        raise FoliotError(f"{id} is a job, and no workflow", hint=hint)
-    return id
+    return (await get_workflow(store, part)).id
 
 
 def _only(found: list[JobId], text: str, place: str) -> JobId | None:

@@ -103,7 +103,7 @@ class Workflows(Protocol):
         record: Record | None = None,
         within: JobId | None = None,
     ) -> Advance | None:
-        """None: there is none, or it has ended. One that runs `within` another is resumed only if that is not paused."""
+        """None: there is none, or it has ended. One `within` another is resumed only if that is not paused."""
         ...
 
     async def retry(
