@@ -151,10 +151,10 @@ class UnknownWorkflow(FoliotError, LookupError):
 
     def __init__(self, id: object, *, job: str | None = None) -> None:
         self.id = id
-        pruned = "it was never submitted to this store, or has been pruned: foliot workflows list"
+        gone = "it was never submitted to this store, or it has been pruned: foliot workflows list"
         unknown = f"no workflow has the id {shown(str(id))}"
         problem = f"{id} is a job, and no workflow" if job else unknown
-        super().__init__(problem, hint=job or pruned)
+        super().__init__(problem, hint=job or gone)
 
 
 class NotDead(FoliotError):

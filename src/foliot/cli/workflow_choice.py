@@ -25,7 +25,7 @@ async def resolve_workflow(store: Store, text: str) -> JobId:
     part = text.strip().lower()
     begins, ends = is_id_prefix(part), is_id_suffix(part)
     if not _SHORTEST <= len(part) < len(ID_FORM) or not (begins or ends):
-        return await _whole(store, text)
+        return _whole(text)
     ids, all_seen = await _newest(store)
     found = _only([id for id in ids if id.startswith(part)], text, "beginning")
     found = found or _only([id for id in ids if id.endswith(part)], text, "end")
@@ -39,17 +39,17 @@ async def resolve_workflow(store: Store, text: str) -> JobId:
     return found
 
 
-async def _whole(store: Store, text: str) -> JobId:
+def _whole(text: str) -> JobId:
     """Whoever gives the name of a workflow is told what to give."""
     from foliot.ids import is_job_id
     from foliot.workflow_check import is_step_name
-    from foliot.workflow_commands import get_workflow
+    from foliot.workflow_commands import check_workflow_id
 
     part = text.strip().lower()
     if not is_job_id(part) and is_step_name(text):
         hint = f"ids of workflows with a name: foliot workflows list --name {text}"
         raise InvalidValue("id", text, "is not a workflow's id", hint=hint)
-    return (await get_workflow(store, part)).id
+    return check_workflow_id(part)
 
 
 def _only(found: list[JobId], text: str, place: str) -> JobId | None:
