@@ -91,13 +91,13 @@ async def list_workflows(
     limit: int = 100,
     before: str | None = None,
 ) -> list[Workflow]:
-    """Newest first; `before` is the id of the last one seen."""
+    """Newest first; `before` is the id of the last one seen. Those that run may be asked for as far as they are
+    paused."""
     check_whole("limit", limit, 1, LONGEST_PAGE, example="limit=100")
-    if state is not None and state not in list(WorkflowState):
-        known = ", ".join(WorkflowState)
-        raise InvalidValue(
-            "state", state, f"is none of {known}", hint=did_you_mean(str(state), WorkflowState)
-        )
+    known = [*WorkflowState, "paused"]
+    if state is not None and state not in known:
+        problem = f"is none of {', '.join(known)}"
+        raise InvalidValue("state", state, problem, hint=did_you_mean(str(state), known))
     since = None if before is None else check_workflow_id(before)
     return await store.workflows.list(name=name, state=state, limit=limit, before=since)
 

@@ -181,7 +181,13 @@ async def wait_for_end(store: Store, id: JobId, *, is_new: bool, json: bool) -> 
         error = failure.error
     if json:
         failed = [step.name for step in steps if step.state in FAILED]
-        told = {"id": id, "state": workflow.state, "result": result, "error": error}
+        told = {
+            "id": id,
+            "is_new": is_new,
+            "state": workflow.state,
+            "result": result,
+            "error": error,
+        }
         print_json({**told, "reason": workflow.reason, "failed": failed})
     elif workflow.state is WorkflowState.SUCCEEDED:
         print_json(result)

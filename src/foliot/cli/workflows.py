@@ -26,7 +26,7 @@ Switch = Annotated[bool, Parameter(negative="")]
 def list_workflows(
     *,
     name: str | None = None,
-    state: Literal["running", "succeeded", "failed", "cancelled"] | None = None,
+    state: Literal["running", "paused", "succeeded", "failed", "cancelled"] | None = None,
     limit: Whole = 100,
     after: str | None = None,
     options: Options = DEFAULT_OPTIONS,
@@ -38,7 +38,7 @@ def list_workflows(
     name
         Only those of this name.
     state
-        Only those that are so.
+        Only those that are so; of those that run, also the paused ones alone.
     limit
         How many, at most.
     after
