@@ -124,7 +124,7 @@ class Wilderness:
             return
 
     def _cancel_inside(self, flow: WorkflowHandle) -> None:
-        steps = {step.job for step in flow.steps() if step.kind == WORKFLOW_KIND}
+        steps = {step.id for step in flow.steps() if step.kind == WORKFLOW_KIND}
         inside = [one for one in self.app.workflows(limit=1000) if one.waiter in steps]
         if inside:
             self.app.get_workflow(self.chance.choice(inside).id).cancel()

@@ -443,7 +443,7 @@ def test_nobody_asked_for_the_end_of_steps_whose_deadline_has_passed(
         flow["double"].result()
 
 
-def test_a_map_is_listed_as_it_is_drawn(shell: Shell, lab: Lab) -> None:
+def test_a_map_is_listed_with_how_its_elements_are(shell: Shell, lab: Lab) -> None:
     with lab.app.workflow("waits") as flow:
         waited = flow.map(lab.wait, over=[0, 1])
         flow.add(lab.double.prepare(1), after=[waited])
@@ -451,11 +451,18 @@ def test_a_map_is_listed_as_it_is_drawn(shell: Shell, lab: Lab) -> None:
     eventually(lambda: flow["wait[0]"].status() is JobState.SUCCEEDED)
     out = shell("workflows", "show", flow.id).out
     [line] = [line for line in out.splitlines() if line.startswith("wait  ")]
-    assert line.split()[1] == "running" and "  1 succeeded, 1 running  " in line
+    assert line.split()[1] == "succeeded"
+    assert "  its elements: 1 succeeded, 1 running  " in line
     lab.gate.set()
     out = shell("workflows", "show", lab.ended(flow.id)).out
     [line] = [line for line in out.splitlines() if line.startswith("wait  ")]
-    assert line.split()[1] == "succeeded" and "  2 succeeded  " in line
+    assert line.split()[1] == "succeeded" and "  its elements: 2 succeeded  " in line
+    steps = {
+        step["name"]: step for step in shell("workflows", "show", flow.id, "--json").json["steps"]
+    }
+    told = [(steps[name]["state"], steps[name]["elements"]) for name in ("wait", "wait[0]")]
+    assert told == [("succeeded", {"succeeded": 2}), ("succeeded", None)]
+    assert steps["wait"]["result"] == [None, None]
 
 
 def test_what_a_job_stands_for_is_shown_by_its_steps(shell: Shell, lab: Lab) -> None:
