@@ -173,7 +173,7 @@ async def _try_again(store: Store, known: Workflow, host: Host) -> None:
         if alive or advance.ended:  # with nothing left to run it has succeeded at once
             await carry_on(store, partition, advance)
             if host.workflow is not None:  # which it was paused with, perhaps, and not resumed
-                await resume_inner(store, known.id)
+                await resume_inner(store, known.id, host.workflow)
             return
     await result_of(store, known.id)
     raise NotRunning(known.id, (await get_workflow(store, known.id)).state)

@@ -147,14 +147,14 @@ class UnknownSchedule(FoliotError, LookupError):
 
 
 class UnknownWorkflow(FoliotError, LookupError):
-    """No workflow has this id."""
+    """No workflow has this id. `job`: a job has, and what there is to know of it."""
 
-    def __init__(self, id: object) -> None:
+    def __init__(self, id: object, *, job: str | None = None) -> None:
         self.id = id
-        super().__init__(
-            f"no workflow has the id {shown(str(id))}",
-            hint="it was never submitted to this store, or it has been pruned: foliot workflows list",
-        )
+        gone = "it was never submitted to this store, or it has been pruned: foliot workflows list"
+        unknown = f"no workflow has the id {shown(str(id))}"
+        problem = f"{id} is a job, and no workflow" if job else unknown
+        super().__init__(problem, hint=job or gone)
 
 
 class NotDead(FoliotError):

@@ -7,12 +7,16 @@ from foliot.explain_gate import show_time
 from foliot.explain_step import say_policy, say_skipped
 from foliot.explain_worker import count
 from foliot.model.job import STOPPED, Job
+from foliot.model.workflow import MAP_KIND
 
 
 def say_succeeded(facts: Facts) -> Answer:
     flow = facts.flow
     if flow is not None and flow.step.signal is not None:
         return f"the signal {flow.step.signal!r} came{_at(facts.job)}", []
+    if flow is not None and facts.job.kind == MAP_KIND:
+        made = f"{say_attempt(facts.job)} made its elements{_at(facts.job)}"
+        return made, [f"how they are: foliot workflows show {flow.workflow.id}"]
     return f"{say_attempt(facts.job)} succeeded{_at(facts.job)}", []
 
 

@@ -46,14 +46,7 @@ class Misfit(Exception):
 
 def stored_definition(definition: JobDefinition) -> StoredDefinition:
     """What a store keeps of it."""
-    try:
-        schema = _encode(msgspec.json.schema(definition.arguments))
-    except (
-        TypeError,
-        NotImplementedError,
-        RuntimeError,
-    ):  # a type that JSON Schema has no word for
-        schema = b"{}"
+    schema = _encode(_schema_of(definition.arguments))
     told = _encode([definition.version, sorted(definition.upgrades)]) + schema
     return StoredDefinition(
         kind=definition.kind,
@@ -64,6 +57,31 @@ def stored_definition(definition: JobDefinition) -> StoredDefinition:
         version=definition.version,
         options=definition.defaults,
     )
+
+
+def _schema_of(arguments: type[msgspec.Struct]) -> dict[str, Any]:
+    if (schema := _said(arguments)) is not None:
+        return schema
+    fields = msgspec.structs.fields(arguments)
+    types = {field.name: field.type for field in fields if _said(field.type) is not None}
+    schemas, defs = msgspec.json.schema_components(types.values(), ref_template="#/$defs/{name}")
+    known = dict(zip(types, schemas, strict=True))
+    return {
+        "title": arguments.__name__,
+        "type": "object",
+        "properties": {field.name: known.get(field.name, {}) for field in fields},
+        "required": [field.name for field in fields if field.required],
+        "additionalProperties": False,
+        "$defs": defs,
+    }
+
+
+def _said(type: object) -> dict[str, Any] | None:
+    """None, if JSON Schema has no word for it."""
+    try:
+        return msgspec.json.schema(type)
+    except (TypeError, NotImplementedError, RuntimeError):
+        return None
 
 
 def read_payload(given: object) -> dict[str, Any]:

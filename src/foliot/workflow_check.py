@@ -15,6 +15,7 @@ from foliot.config import LimitSettings
 from foliot.errors import LONGEST_WAIT, InvalidValue
 from foliot.model.job import NewJob
 from foliot.model.workflow import LONGEST_NAME, Policy, Rule
+from foliot.options import Choices
 from foliot.shown import did_you_mean
 from foliot.workflow_form import Draft, StepDraft, in_step
 from foliot.workflow_graph import in_order
@@ -22,6 +23,15 @@ from foliot.workflow_refs import MARK, Ref, find_refs
 
 DEEPEST: Final = 8  # workflows inside each other
 _NAME: Final = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.-]{{0,{LONGEST_NAME - 1}}}", re.ASCII)
+_ONE_KEY: Final = "give the workflow a key"
+NOT_FOR_STEPS: Final = {  # options of jobs, and what to do instead
+    "key": _ONE_KEY,
+    "key_mode": _ONE_KEY,
+    "idempotency_key": _ONE_KEY,
+    "connection": "a workflow is stored in a transaction of its own",
+    "after": "flow.add(load.prepare(), after=[extract])",
+    "rule": 'flow.add(load.prepare(), after=[extract], rule="all_done")',
+}
 _NEEDS_PARENTS: Final = (Rule.ANY_SUCCEEDED, Rule.ANY_FAILED)
 _MOST_COMPARED: Final = 5_000  # names, for the nearest to an unknown one
 _LIMITS: Final = LimitSettings()
@@ -194,8 +204,20 @@ def check_step_options(job: NewJob) -> None:
             raise not_for_a_step(name, value)
 
 
-def not_for_a_step(option: str, value: object) -> InvalidValue:
-    return InvalidValue(option, value, "is not for a step", hint="give the workflow a key")
+def check_step_choices(choices: Choices) -> None:
+    """Of a call that is to be a step: what `options` has said which the jobs of steps do not carry."""
+    for option in NOT_FOR_STEPS:
+        if (value := getattr(choices, option)) is not None:
+            raise not_for_a_step(option, value)
+
+
+def not_for_a_step(option: str, value: object, *, beside: str | None = None) -> InvalidValue:
+    """`beside` is how a file says what is said where the step is added, not among the options of its job."""
+    hint = NOT_FOR_STEPS[option]
+    if option not in ("after", "rule"):
+        return InvalidValue(option, value, "is not for a step", hint=hint)
+    problem = "is not one of the options of a step"
+    return InvalidValue(option, problem=problem, hint=f"say it beside them: {beside or hint}")
 
 
 def _check_map(step: StepDraft) -> None:

@@ -36,7 +36,7 @@ from foliot.shown import did_you_mean, named
 from foliot.store.port import Store, Wake
 from foliot.store.searching import Record
 from foliot.workflow_draft import build, draft_of
-from foliot.workflow_inside import each_inside, find_waiting_inside
+from foliot.workflow_inside import each_inside, find_waiting_inside, say_home
 
 log = logging.getLogger("foliot.workflow")
 T = TypeVar("T")
@@ -67,9 +67,11 @@ async def submit_workflow(store: Store, workflow: NewWorkflow) -> bool:
 
 async def get_workflow(store: Store, id: str) -> Workflow:
     """Raises UnknownWorkflow."""
-    found = await store.workflows.get(check_workflow_id(id))
+    known = check_workflow_id(id)
+    found = await store.workflows.get(known)
     if found is None:
-        raise UnknownWorkflow(id)
+        job = await store.jobs.get(known)
+        raise UnknownWorkflow(id, job=None if job is None else say_home(job))
     return found
 
 
@@ -89,13 +91,13 @@ async def list_workflows(
     limit: int = 100,
     before: str | None = None,
 ) -> list[Workflow]:
-    """Newest first; `before` is the id of the last one seen."""
+    """Newest first; `before` is the id of the last one seen. Those that run may be asked for as far as they are
+    paused."""
     check_whole("limit", limit, 1, LONGEST_PAGE, example="limit=100")
-    if state is not None and state not in list(WorkflowState):
-        known = ", ".join(WorkflowState)
-        raise InvalidValue(
-            "state", state, f"is none of {known}", hint=did_you_mean(str(state), WorkflowState)
-        )
+    known = [*WorkflowState, "paused"]
+    if state is not None and state not in known:
+        problem = f"is none of {', '.join(known)}"
+        raise InvalidValue("state", state, problem, hint=did_you_mean(str(state), known))
     since = None if before is None else check_workflow_id(before)
     return await store.workflows.list(name=name, state=state, limit=limit, before=since)
 
@@ -124,8 +126,10 @@ async def pause_workflow(
     who = this_user() if by is None else by.name
     if not await store.workflows.pause(partition, known, note=note, by=who, record=record):
         raise await _not_running(store, known, "paused")
-    async for inner in each_inside(store, known):
-        await store.workflows.pause(partition, inner, note=note, by=who, record=record)
+    async for inner, around in each_inside(store, known):
+        await store.workflows.pause(
+            partition, inner, note=note, by=who, record=record, within=around
+        )
     return await get_workflow(store, id)
 
 
@@ -137,39 +141,38 @@ async def resume_workflow(store: Store, id: str, *, by: Author | None = None) ->
     if advance is None:
         raise await _not_running(store, known, "resumed")
     await carry_on(store, partition, advance)
-    async for inner in each_inside(store, known):
-        await _resume_inner(store, partition, inner, record)
+    async for inner, around in each_inside(store, known):
+        await _resume_inner(store, inner, around, record)
     return await get_workflow(store, id)
 
 
 async def pause_like(store: Store, id: JobId, outer: JobId) -> None:
-    """One that was submitted for a step is paused if that workflow is: who paused it may not have found this one."""
+    """One that was submitted for a step is paused if that workflow is: who paused it may not have found this one. Who
+    resumes it finds it."""
     _, partition = _home(store, id)
     flow = await store.workflows.get(outer)
     if flow is None or flow.paused_at is None:
         return
     note, who = flow.note, flow.paused_by or this_user()
-    await store.workflows.pause(partition, id, note=note, by=who)
-    async for inner in each_inside(store, id):
-        await store.workflows.pause(partition, inner, note=note, by=who)
-    flow = await store.workflows.get(outer)
-    if flow is not None and flow.paused_at is None:  # who resumed it may have come too early here
-        await resume_inner(store, id)
+    await store.workflows.pause(partition, id, note=note, by=who, within=outer)
+    async for inner, around in each_inside(store, id):
+        await store.workflows.pause(partition, inner, note=note, by=who, within=around)
 
 
-async def resume_inner(store: Store, id: JobId) -> None:
-    """One that runs for a step, and those that run for steps of it. No error, if it has ended."""
-    _, partition = _home(store, id)
-    await _resume_inner(store, partition, id, None)
-    async for inner in each_inside(store, id):
-        await _resume_inner(store, partition, inner, None)
+async def resume_inner(store: Store, id: JobId, outer: JobId) -> None:
+    """One that runs for a step, and those that run for steps of it, unless that workflow is paused. No error, if it has
+    ended."""
+    await _resume_inner(store, id, outer, None)
+    async for inner, around in each_inside(store, id):
+        await _resume_inner(store, inner, around, None)
 
 
-async def _resume_inner(store: Store, partition: int, id: JobId, record: Record | None) -> None:
+async def _resume_inner(store: Store, id: JobId, outer: JobId, record: Record | None) -> None:
     found = await store.workflows.get(id)
     if found is None or found.paused_at is None:
         return  # nothing is done to it that would be written down
-    advance = await store.workflows.resume(partition, id, record=record)
+    _, partition = _home(store, id)
+    advance = await store.workflows.resume(partition, id, record=record, within=outer)
     if advance is not None:
         await carry_on(store, partition, advance)
 

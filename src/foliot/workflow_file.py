@@ -41,6 +41,7 @@ from foliot.store.port import Store
 from foliot.units import read_duration
 from foliot.workflow_check import (
     DEEPEST,
+    NOT_FOR_STEPS,
     check_deadline,
     check_graph,
     check_step_name,
@@ -66,7 +67,7 @@ _FORMS: Final = {  # what a step is, and what it may have besides
     "workflow": ("options",),
 }
 _KNOWN: Final = (*_ANY, *_FORMS, *dict.fromkeys(key for keys in _FORMS.values() for key in keys))
-_REFUSED: Final = ("key", "key_mode", "idempotency_key", "connection")
+_BESIDE: Final = {"after": 'after = ["extract"]', "rule": 'rule = "all_done"'}
 _DURATIONS: Final = ("delay", "timeout", "expires")
 _OF_JOBS_ONLY: Final = {  # not of one that stands for a workflow: why, and what to do
     "timeout": (
@@ -277,8 +278,8 @@ def _options(told: Mapping[str, Any]) -> Options:
     """As `fn.options` takes them: a file has durations and moments in text."""
     given: dict[str, Any] = dict(_table(told, "options"))
     for name, value in given.items():
-        if name in _REFUSED:
-            raise not_for_a_step(name, value)
+        if name in NOT_FOR_STEPS:
+            raise not_for_a_step(name, value, beside=_BESIDE.get(name))
         if name in _DURATIONS and isinstance(value, str):
             moment = name == "expires" and "-" in value.lstrip("-")
             given[name] = _moment(value) if moment else _seconds(name, value)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from foliot.ids import JobId, inner_id
-from foliot.model.job import JobState
+from foliot.model.job import Job, JobState
 from foliot.model.workflow import HELD_FOR_WORKFLOW, WORKFLOW_KIND, Step, Workflow
 from foliot.store.port import Store
 
@@ -17,12 +17,13 @@ _MOST: Final = 10_000
 _MOST_ASKED: Final = 100  # workflows that are looked into for one that waits
 
 
-async def each_inside(store: Store, id: JobId) -> AsyncIterator[JobId]:
-    """Those that run for its steps, or for theirs: the steps of each are read after it was dealt with. There may be
-    none of that id yet, or one that has ended."""
+async def each_inside(store: Store, id: JobId) -> AsyncIterator[tuple[JobId, JobId]]:
+    """Those that run for its steps, or for theirs, and in which: the steps of each are read after it was dealt with.
+    There may be none of that id yet, or one that has ended."""
     ahead, found = deque([id]), 0
     while ahead:
-        for step in await store.workflows.steps(ahead.popleft()):
+        around = ahead.popleft()
+        for step in await store.workflows.steps(around):
             if not _stands(step):
                 continue
             if found == _MOST:
@@ -30,7 +31,7 @@ async def each_inside(store: Store, id: JobId) -> AsyncIterator[JobId]:
                 return
             found += 1
             inner = inner_id(step.job)
-            yield inner
+            yield inner, around
             ahead.append(inner)
 
 
@@ -48,7 +49,16 @@ async def find_waiting_inside(store: Store, id: JobId, name: str) -> Workflow | 
     return None
 
 
+def say_home(job: Job) -> str:
+    """For whoever has taken it for a workflow."""
+    if job.kind == WORKFLOW_KIND:
+        return f"it stands for {inner_id(job.id)}"
+    return f"it is a step of {job.workflow}" if job.workflow else f"see: foliot jobs show {job.id}"
+
+
 def _stands(step: Step) -> bool:
-    """One that runs is about to submit its workflow, or has just done so."""
-    running = step.kind == WORKFLOW_KIND and step.state is JobState.RUNNING
-    return running or step.reason == HELD_FOR_WORKFLOW
+    """One that runs is about to submit its workflow, or has just done so; so may have one that has lost its worker
+    since then, and that waits to run again."""
+    return (
+        step.kind == WORKFLOW_KIND and step.state is not JobState.WAITING and not step.state.final
+    )

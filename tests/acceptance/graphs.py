@@ -22,6 +22,15 @@ async def step(failures: int = 0, seconds: float = 0.0) -> int:
     return failures
 
 
+async def fragile(gate: str, seconds: float = 0.0) -> None:
+    """Fails for as long as the gate is shut, however often it is tried again."""
+    write("start")
+    await asyncio.sleep(seconds)
+    if not is_open(gate):
+        raise ValueError("not yet")
+    write("end")
+
+
 async def numbers(count: int) -> list[int]:
     write("start")
     write("end")
@@ -57,6 +66,7 @@ class Graphs:
     def __init__(self, app: Foliot) -> None:
         self.app = app
         self.step = app.job(max_attempts=2, retry=Fixed(0.05))(step)
+        self.fragile = app.job(max_attempts=2, retry=Fixed(0.05))(fragile)
         self.numbers = app.job(numbers)
         self.double = app.job(double)
         self.total = app.job(total)

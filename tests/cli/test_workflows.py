@@ -13,7 +13,7 @@ import pytest
 
 from cli.conftest import Answer, Shell
 from client.conftest import run_in_thread
-from foliot import Foliot, JobCancelled, JobState
+from foliot import Foliot, InvalidValue, JobCancelled, JobState
 from foliot.author import this_user
 from foliot.ids import inner_id
 from support.fleet import eventually
@@ -152,6 +152,20 @@ def test_workflows_are_listed_newest_first(shell: Shell, lab: Lab) -> None:
     told = shell("workflows", "list", "--name", "fan", "--state", "succeeded", "--json").json
     assert ([one["id"] for one in told["workflows"]], told["next"]) == (ids[::-1], None)
     assert shell("workflows", "list", "--name", "other").out == "none\n"
+
+
+def test_paused_workflows_are_listed_alone(shell: Shell, lab: Lab) -> None:
+    ids = [lab.approval() for _ in range(3)]
+    shell("workflows", "pause", ids[0])
+    shell("workflows", "pause", ids[1])
+    shell("workflows", "cancel", ids[1])
+    paused = shell("workflows", "list", "--state", "paused")
+    assert [line.split()[:2] for line in paused.out.splitlines()[1:]] == [[ids[0], "paused"]]
+    running = shell("workflows", "list", "--state", "running", "--json").json["workflows"]
+    assert [one["id"] for one in running] == [ids[2], ids[0]]
+    assert [one.id for one in lab.app.workflows(state="paused")] == [ids[0]]
+    with pytest.raises(InvalidValue, match="did you mean paused"):
+        lab.app.workflows(state="pausd")
 
 
 def test_a_long_list_is_paged(shell: Shell, lab: Lab) -> None:
@@ -429,7 +443,7 @@ def test_nobody_asked_for_the_end_of_steps_whose_deadline_has_passed(
         flow["double"].result()
 
 
-def test_a_map_is_listed_as_it_is_drawn(shell: Shell, lab: Lab) -> None:
+def test_a_map_is_listed_with_how_its_elements_are(shell: Shell, lab: Lab) -> None:
     with lab.app.workflow("waits") as flow:
         waited = flow.map(lab.wait, over=[0, 1])
         flow.add(lab.double.prepare(1), after=[waited])
@@ -437,11 +451,18 @@ def test_a_map_is_listed_as_it_is_drawn(shell: Shell, lab: Lab) -> None:
     eventually(lambda: flow["wait[0]"].status() is JobState.SUCCEEDED)
     out = shell("workflows", "show", flow.id).out
     [line] = [line for line in out.splitlines() if line.startswith("wait  ")]
-    assert line.split()[1] == "running" and "  1 succeeded, 1 running  " in line
+    assert line.split()[1] == "succeeded"
+    assert "  its elements: 1 succeeded, 1 running  " in line
     lab.gate.set()
     out = shell("workflows", "show", lab.ended(flow.id)).out
     [line] = [line for line in out.splitlines() if line.startswith("wait  ")]
-    assert line.split()[1] == "succeeded" and "  2 succeeded  " in line
+    assert line.split()[1] == "succeeded" and "  its elements: 2 succeeded  " in line
+    steps = {
+        step["name"]: step for step in shell("workflows", "show", flow.id, "--json").json["steps"]
+    }
+    told = [(steps[name]["state"], steps[name]["elements"]) for name in ("wait", "wait[0]")]
+    assert told == [("succeeded", {"succeeded": 2}), ("succeeded", None)]
+    assert steps["wait"]["result"] == [None, None]
 
 
 def test_what_a_job_stands_for_is_shown_by_its_steps(shell: Shell, lab: Lab) -> None:
@@ -467,8 +488,14 @@ def test_several_workflows_are_retried_by_their_ids_or_by_what_they_are(
     answer = shell("workflows", "retry", failed[0], done)
     assert (answer.code, answer.out) == (0, "retried: 2 steps of 1 workflow\n")
     lab.ended(failed[0])
-    answer = shell("workflows", "retry", "--state", "failed", "--name", "failing", "--yes")
-    assert (answer.code, answer.out) == (0, "retried: 4 steps of 2 workflows\n")
+    answer = shell(
+        "workflows", "retry", "--state", "failed", "--name", "failing", "--yes", "--json"
+    )
+    assert answer.code == 0
+    assert answer.json["retried"] == {
+        id: [lab.app.get_workflow(id)[name].id for name in ("sometimes", "last")]
+        for id in failed[:0:-1]
+    }
     for id in failed:
         assert lab.app.get_workflow(lab.ended(id)).result() == {"last": 4}
     nothing = shell("workflows", "retry", "--name", "failing")
@@ -491,7 +518,7 @@ def test_what_failed_is_retried_by_name_or_all(shell: Shell, lab: Lab) -> None:
     assert (answer.code, answer.out) == (0, "retried: 2\n")
     assert lab.app.get_workflow(lab.ended(id)).result() == {"last": 4}
     nothing = shell("workflows", "retry", id, "--json")
-    assert (nothing.code, nothing.json) == (1, {"retried": [], "succeeded": [], "refused": {}})
+    assert (nothing.code, nothing.json) == (1, {"retried": {}, "succeeded": [], "refused": {}})
     assert nothing.err == "nothing was changed: no step has failed\n"
 
 
@@ -516,7 +543,7 @@ def test_a_retry_of_what_was_cancelled_when_all_had_run_says_that_nothing_had_to
     answer = shell(
         "workflows", "retry", "--name", "slow", "--state", "cancelled", "--yes", "--json"
     )
-    assert (answer.code, answer.json) == (0, {"retried": [], "succeeded": [id], "refused": {}})
+    assert (answer.code, answer.json) == (0, {"retried": {}, "succeeded": [id], "refused": {}})
 
 
 def test_dead_steps_are_refused_by_a_retry_of_a_filter(shell: Shell, lab: Lab) -> None:
@@ -551,11 +578,14 @@ def test_a_rerun_is_a_new_workflow_of_the_same_graph(shell: Shell, lab: Lab) -> 
 def test_a_file_is_submitted(shell: Shell, lab: Lab, etl: Path, feed: Any) -> None:
     id = shell("workflows", "submit", str(etl)).out.strip()
     assert lab.app.get_workflow(lab.ended(id)).result() == {"sum": 12}
-    keyed = [
-        shell("workflows", "submit", str(etl), "--key", "monday", "--json").json["id"]
-        for _ in range(2)
+    submitted = [
+        shell("workflows", "submit", str(etl), "--key", "monday", "--json").json for _ in range(2)
     ]
+    keyed = [told["id"] for told in submitted]
     assert keyed[0] == keyed[1] != id
+    assert [told["is_new"] for told in submitted] == [True, False]
+    told = shell("workflows", "submit", str(etl), "--key", "monday", "--wait", "--json").json
+    assert (told["id"], told["is_new"]) == (keyed[0], False)
     again = shell("workflows", "submit", str(etl), "--key", "monday")
     assert (again.out, again.err) == (f"{keyed[0]}\n", "there already, by its key\n")
     waited = shell("workflows", "submit", str(etl), "--key", "monday", "--wait")

@@ -706,7 +706,7 @@ def test_a_job_that_waits_for_others_has_no_key(app: Foliot, add: Any) -> None:
     ]:
         with pytest.raises(InvalidValue, match=problem):
             add.options(**options)
-    with pytest.raises(InvalidValue, match="is for jobs outside of workflows"):
+    with pytest.raises(InvalidValue, match="after is not one of the options of a step"):
         app.workflow("sums").add(add.options(after=[first]).prepare(1))
 
 
@@ -724,6 +724,22 @@ def test_an_unknown_workflow_is_said_to_be(app: Foliot, add: Any) -> None:
         flow.add(add.prepare(1))
     with pytest.raises(FoliotError, match="submitted already"):
         flow.submit()
+
+
+def test_a_job_that_is_taken_for_a_workflow_is_said_to_be_one(app: Foliot, add: Any) -> None:
+    alone = add.submit(1)
+    inner = app.workflow("inner")
+    inner.add(add.prepare(1))
+    with app.workflow("sums") as flow:
+        flow.add(add.prepare(1))
+        flow.add(inner)
+    for id, said in {
+        alone.id: f"see: foliot jobs show {alone.id}",
+        flow["add"].id: f"it is a step of {flow.id}",
+        flow["inner"].id: "it stands for ",
+    }.items():
+        with pytest.raises(UnknownWorkflow, match=f"{id} is a job, and no workflow; {said}"):
+            app.get_workflow(id)
 
 
 @pytest.mark.parametrize("form", ["mermaid", "svg", "text"])

@@ -77,6 +77,38 @@ def test_what_follows_a_map_waits_for_its_elements_however_it_is_said(
     )
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_a_map_has_succeeded_and_says_how_its_elements_are(
+    app: Foliot, numbers: Any, slowly: Any, start_worker: Start, known: bool
+) -> None:
+    start_worker()
+    with app.workflow("fan", policy="continue") as flow:
+        first = flow.add(numbers.prepare())
+        flow.map(slowly, over=[0, 1, 2] if known else first, name="each", after=[first])
+    eventually(lambda: flow.status().final)
+    steps = {step.name: step for step in flow.steps()}
+    each, second = steps["each"], steps["each[1]"]
+    assert (each.id, each.state, each.parents) == (flow["each"].id, "succeeded", ("numbers",))
+    assert (each.elements, each.result) == ({"succeeded": 2, "dead": 1}, [0, None, 2])
+    assert (second.state, second.element_of, second.result) == ("dead", "each", None)
+    assert (steps["numbers"].result, steps["numbers"].elements) == ([0, 1, 2], None)
+    assert flow["each"].explain().state == "succeeded"
+    assert f"how they are: foliot workflows show {flow.id}" in str(flow["each"].explain())
+
+
+def test_steps_are_shown_without_what_is_kept_to_run_them(
+    app: Foliot, numbers: Any, start_worker: Start
+) -> None:
+    with app.workflow("fan") as flow:
+        flow.add(numbers.prepare())
+    [step] = flow.steps()
+    assert (step.state, step.result) == ("ready", None)
+    assert "payload" not in repr(step) and "NewJob" not in repr(step)
+    start_worker()
+    eventually(lambda: flow.status().final)
+    assert flow.steps()[0].result == [0, 1, 2]
+
+
 @pytest.mark.parametrize("rule", ["any_failed", "any_succeeded"])
 def test_a_rule_that_needs_parents_is_refused_where_a_step_adds_one_without(
     app: Foliot, seen: Any, start_worker: Start, rule: str

@@ -97,6 +97,43 @@ def test_a_running_step_adds_none_that_refers_to_another_workflow(
     ]
 
 
+def test_options_that_are_not_for_steps_are_refused_where_a_running_step_adds_one(
+    app: Foliot, add: Any, start_worker: Start
+) -> None:
+    @app.job(max_attempts=1)
+    def more() -> list[str]:
+        said = []
+        wrong: list[dict[str, Any]] = [
+            {"after": [current_job().id]},
+            {"after": [current_job().id], "rule": "all_done"},
+            {"connection": "mine"},
+            {"key": "k"},
+        ]
+        for options in wrong:
+            with pytest.raises(InvalidValue) as refused:
+                current_job().flow.add(add.options(**options).prepare(1))
+            said.append(str(refused.value).partition(";")[0])
+        return said
+
+    start_worker()
+    with app.workflow("mine") as flow:
+        flow.add(more.prepare())
+    assert flow.result(timeout=20)["more"] == [
+        "after is not one of the options of a step",
+        "after is not one of the options of a step",
+        "connection: 'mine' is not for a step",
+        "key: 'k' is not for a step",
+    ]
+
+
+def test_a_call_with_a_connection_is_no_step_and_a_key_is_not_the_answer(
+    app: Foliot, add: Any
+) -> None:
+    flow = app.workflow("mine")
+    with pytest.raises(InvalidValue, match="is not for a step; a workflow is stored in a trans"):
+        flow.add(add.options(connection="mine").prepare(1))
+
+
 def test_a_workflow_that_became_a_step_is_as_it_was_then(app: Foliot, add: Any) -> None:
     """What is added to it later would not run, and nobody would know."""
     outer, inner = app.workflow("outer"), app.workflow("inner")

@@ -194,3 +194,21 @@ def test_what_fits_the_schema_fits_the_function(more: dict[str, Any]) -> None:
     definition = define(order)
     check_fit(stored_definition(definition), {**GOOD, **more})
     definition.decode(msgspec.json.encode({**GOOD, **more}))
+
+
+def merge(into: object, to: Address, rows: list[int], *, by: str = "id") -> None: ...
+
+
+def test_an_argument_without_a_schema_leaves_the_others_theirs() -> None:
+    known = stored_definition(define(merge))
+    fits: dict[str, Any] = {"into": [1, {"x": None}], "to": {"street": "a"}, "rows": []}
+    check_fit(known, fits)
+    for payload, said in [
+        ({**fits, "to": {}}, "payload.to lacks street"),
+        ({**fits, "rows": ["a"]}, "payload.rows[0]: 'a' is not of type integer"),
+        ({**fits, "bye": "id"}, "payload has bye, which is not known"),
+        ({"to": {"street": "a"}, "rows": []}, "payload lacks into"),
+    ]:
+        with pytest.raises(InvalidValue) as caught:
+            check_fit(known, payload)
+        assert said in str(caught.value)

@@ -120,6 +120,39 @@ async def test_one_that_is_submitted_in_a_paused_workflow_is_paused_like_it(worl
     assert len(await world.claim(outer.session, queues=["inner"])) == 1
 
 
+async def test_one_whose_step_lost_its_worker_is_resumed_with_the_outer(world: World) -> None:
+    """The attempt that had submitted it did not come to say so."""
+    outer = await draw_outer(world)
+    inner = await runs_inside(outer, held=False)
+    await pause_workflow(world.store, outer.id)
+    await world.reap(outer.session)
+    await resume_workflow(world.store, outer.id)
+    assert (await inner.get()).paused_at is None
+    await pause_workflow(world.store, outer.id)
+    assert (await inner.get()).paused_at is not None
+
+
+async def test_a_worker_that_dies_as_it_pauses_one_within_leaves_none_paused_alone(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who resumes the outer one has just been there."""
+    outer = await draw_outer(world)
+    [job] = await world.claim(outer.session)
+    await pause_workflow(world.store, outer.id)
+    pause = world.store.workflows.pause
+
+    async def late(*args: Any, **fields: Any) -> bool:
+        await resume_workflow(world.store, outer.id)
+        await pause(*args, **fields)
+        raise SystemExit
+
+    monkeypatch.setattr(world.store.workflows, "pause", late)
+    with pytest.raises(SystemExit):
+        await run_workflow(Host(outer, job), TOLD)
+    monkeypatch.undo()
+    assert (await look(world, inner_id(job.id))).paused_at is None
+
+
 async def test_one_that_is_paused_after_its_outer_was_resumed_goes_on(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

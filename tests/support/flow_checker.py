@@ -3,12 +3,12 @@ the jobs wrote."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from foliot.ids import JobId
-from foliot.model.workflow import BUILTIN_KINDS, Step, Workflow
+from foliot.model.workflow import BUILTIN_KINDS, WORKFLOW_KIND, Step, Workflow
 from support.calendar_checker import Tables
 from support.fleet import PATIENCE, Fleet, eventually
 from workflows.reference import ENDED, FAILED, FOR_FAILURES, Reference, Shape
@@ -31,6 +31,9 @@ UNION ALL
 SELECT 'no job', s.job FROM @steps s
 WHERE s.state IS NULL AND NOT EXISTS (SELECT 1 FROM @jobs j WHERE j.id = s.job AND j.workflow = s.workflow)
 """
+
+
+OTHERWISE = ("skipped", *FAILED)
 
 
 class Runs(msgspec.Struct, frozen=True):
@@ -67,8 +70,9 @@ class FlowChecker:
         assert self.tables.ask(UNBALANCED) == []
         assert self.tables.ask(HOMELESS) == []
 
-    def check(self) -> None:
-        """All has ended as the rules say and in their order; nothing ran twice without a reason that was recorded."""
+    def check(self, *, again: Mapping[JobId, float] = {}) -> None:
+        """All has ended as the rules say and in their order; nothing ran twice without a reason that was recorded.
+        `again`: workflows that were retried, and until when at the latest."""
         self.check_books()
         found = {id: self.steps(id) for id in self.ids()}
         alone = self.tables.ask("SELECT id FROM @history WHERE workflow IS NULL")
@@ -77,19 +81,23 @@ class FlowChecker:
             step.job for steps in found.values() for step in steps if step.kind not in BUILTIN_KINDS
         ]
         self._fleet.check()
-        runs = self._runs()
+        flows = {id: flow for id in found if (flow := self.get(id)) is not None}
+        assert flows.keys() == found.keys()
+        runs = {since: self._runs(since) for since in {0.0, *again.values()}}
         for id, steps in found.items():
-            flow = self.get(id)
-            assert flow is not None
-            check_ends(flow, steps)
-            check_order(steps, runs)
+            since = again.get(id, 0.0)
+            check_ends(flows[id], steps, since=since)
+            check_order(steps, runs[since])
+        check_inside(flows, found)
 
-    def _runs(self) -> Runs:
+    def _runs(self, since: float) -> Runs:
+        """What began before that saw the ends that there were before."""
         began: dict[str, float] = {}
         over: dict[str, float] = {}
         last: dict[str, int] = {job.id: job.fence for job in self._fleet.ended()}
         for event in self._fleet.events():
-            began.setdefault(event.job, event.at)
+            if event.wall >= since:
+                began.setdefault(event.job, event.at)
             if (
                 event.fence == last[event.job]
             ):  # an attempt that was lost tells its children nothing
@@ -100,8 +108,9 @@ class FlowChecker:
         return f"{self.tables.ask(statement)[:10]}\n{self._fleet.logs()}"
 
 
-def check_ends(flow: Workflow, steps: Sequence[Step]) -> None:
-    """Each step's from those of its parents, the workflow's from all."""
+def check_ends(flow: Workflow, steps: Sequence[Step], *, since: float = 0.0) -> None:
+    """Each step's from those of its parents, the workflow's from all. What succeeded before a retry has done so by
+    ends that may be others by now."""
     drawn = [Shape(step.job, step.parents, step.rule.value) for step in steps]
     reference = Reference(drawn, flow.policy)
     states = reference.states = {step.job: step.state.value for step in steps}
@@ -115,10 +124,37 @@ def check_ends(flow: Workflow, steps: Sequence[Step]) -> None:
             assert told == "never" or not spared, story
         elif step.state == "cancelled":
             assert not spared or flow.cancel_requested, story
-        else:
+        elif not _succeeded_before(step, since):
             assert told == "now", story
     reference.cancelled = flow.cancel_requested
     assert flow.state == reference.state, flow
+
+
+def _succeeded_before(step: Step, since: float) -> bool:
+    return (
+        step.state == "succeeded"
+        and step.finished_at is not None
+        and step.finished_at.timestamp() <= since
+    )
+
+
+def check_inside(flows: Mapping[JobId, Workflow], found: Mapping[JobId, Sequence[Step]]) -> None:
+    """A step that stands for a workflow ends as that does, and not before it."""
+    inside = {flow.waiter: flow for flow in flows.values() if flow.waiter is not None}
+    assert len(inside) == sum(flow.waiter is not None for flow in flows.values())
+    for step in (step for steps in found.values() for step in steps if step.kind == WORKFLOW_KIND):
+        inner = inside.pop(step.job, None)
+        story = f"{step.name}, {step.state} at {step.finished_at}: {inner}"
+        if inner is None:
+            assert step.state != "succeeded", story
+            continue
+        # A cancel may come between the two ends.
+        well = ("succeeded", "cancelled", "skipped") if inner.state == "succeeded" else OTHERWISE
+        assert step.state in well, story
+        assert inner.finished_at is not None, story
+        assert step.finished_at is not None, story
+        assert inner.finished_at <= step.finished_at, story
+    assert not inside, "that stand for nothing"
 
 
 def check_order(steps: Sequence[Step], runs: Runs) -> None:

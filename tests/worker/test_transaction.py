@@ -17,6 +17,7 @@ from foliot.errors import FoliotError, SessionLost, StoreUnavailable, Transactio
 from foliot.ids import JobId, SessionId
 from foliot.model.job import ClaimedJob, End, JobState, More, NewJob
 from foliot.model.workflow import NewStep, NewWorkflow, Rule
+from foliot.options import NO_CHOICES, Choices
 from foliot.store.port import Wake
 from foliot.worker.transaction import Block, Desk, Phase
 from support.callers import path_of
@@ -82,6 +83,7 @@ async def office(world: World) -> AsyncIterator[Office]:
 class Prepared(msgspec.Struct):
     template: NewJob
     payload: bytes = b"{}"
+    choices: Choices = NO_CHOICES
 
 
 INSERT = "INSERT INTO notes VALUES ('here')"

@@ -66,7 +66,11 @@ async def known(world: World) -> World:
 
     def paint(url: str, colour: str = "red", alpha: int = 0) -> None: ...
 
-    announced = [define(one) for one in (extract, load, resize, paint)]
+    def echo(value: object = None) -> object: ...
+
+    def merge(rows: list[int], into: object, by: str = "id") -> None: ...
+
+    announced = [define(one) for one in (extract, load, resize, paint, echo, merge)]
     await commands.announce(world.store, announced)
     return world
 
@@ -274,7 +278,23 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
     ),
     "option-connection": (
         [extract(options={"connection": 1})],
-        "step extract: connection: 1 is not for a step",
+        "step extract: connection: 1 is not for a step; a workflow is stored in a transaction of its own",
+    ),
+    "option-after": (
+        [extract(options={"after": ["extract"]})],
+        'step extract: after is not one of the options of a step; say it beside them: after = ["extract"]',
+    ),
+    "option-rule": (
+        [extract(options={"rule": "all_done"})],
+        "step extract: rule is not one of the options of a step; say it beside them: rule =",
+    ),
+    "option-after-of-sleep": (
+        [{"name": "z", "sleep": 1, "options": {"after": ["extract"]}}],
+        "step z: after is not one of the options of a step",
+    ),
+    "option-after-of-workflow": (
+        [{"name": "w", "workflow": SMALL, "options": {"after": ["extract"]}}],
+        "step w: after is not one of the options of a step",
     ),
     "workflow-timeout": (
         [{"name": "w", "workflow": SMALL, "options": {"timeout": "1s"}}],
@@ -349,6 +369,32 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
         [extract(over=["a"], item="dya")],
         "step extract: item: 'dya' is no argument of extract, which has day; did you mean day?",
     ),
+    "item-unknown-beside-anything": (
+        [{"name": "e", "kind": "echo", "over": [1], "item": "vale"}],
+        "step e: item: 'vale' is no argument of echo, which has value; did you mean value?",
+    ),
+    "over-without-an-argument-left": (
+        [{"name": "e", "kind": "echo", "payload": {"value": 1}, "over": [1]}],
+        "step e: over leaves no argument of echo for the element",
+    ),
+    "payload-beside-anything": (
+        [{"name": "m", "kind": "merge", "payload": {"rows": "all", "into": 1}}],
+        "step m: payload.rows: 'all' is not of type array",
+    ),
+    "payload-unknown-beside-anything": (
+        [{"name": "m", "kind": "merge", "payload": {"rows": [], "into": 1, "bye": "id"}}],
+        "step m: payload has bye, which is not known; did you mean by?",
+    ),
+    "reference-misspelt-beside-anything": (
+        [
+            {
+                "name": "m",
+                "kind": "merge",
+                "payload": {"rows": {"$resutl": "extract"}, "into": 1},
+            }
+        ],
+        "step m: payload.rows: {'$resutl': 'extract'} is not of type array; did you mean $result?",
+    ),
     "over-null": ([extract(over=None, item="x")], "step extract: item: 'x' needs over"),
     "sleep": ([{"name": "a", "sleep": "soon"}], "step a: sleep: 'soon' is not a duration"),
     "sleep-null": ([{"name": "a", "sleep": None}], "step a: sleep is missing"),
@@ -382,6 +428,11 @@ async def test_what_is_wrong_is_refused_with_its_step(known: World, row: str) ->
     with pytest.raises(InvalidValue) as caught:
         await read(known, *steps)
     assert str(caught.value).startswith(said)
+
+
+async def test_an_argument_that_takes_anything_takes_the_elements(known: World) -> None:
+    draft = await read(known, {"name": "e", "kind": "echo", "over": [1, "b", {"c": None}]})
+    assert draft.steps[0].item == "value"
 
 
 @pytest.mark.parametrize("row", ["G22"])

@@ -27,12 +27,13 @@ from foliot.client.workflow import Flow
 from foliot.clock import SystemClock
 from foliot.config import load
 from foliot.demo import jobs as shop
-from foliot.drawing.boxes import MARKS, boxes_of
+from foliot.drawing.boxes import MARKS
 from foliot.errors import FoliotError, InvalidValue
 from foliot.model.job import Job, JobState
 from foliot.model.schedule import Answer, Schedule
-from foliot.model.workflow import Step, Workflow, WorkflowState
+from foliot.model.workflow import Workflow, WorkflowState
 from foliot.store.open import upgrade_store
+from foliot.workflow_view import StepView
 
 _SHOWN = 13
 _COLOURS = {
@@ -305,10 +306,18 @@ def _row(seen: _Seen) -> tuple[str, ...]:
     return (job.id[-8:], job.kind, state, str(job.attempt), _after(job), seen.what)
 
 
-def _flow_row(workflow: Workflow, steps: list[Step]) -> tuple[str, ...]:
+def _flow_row(workflow: Workflow, steps: list[StepView]) -> tuple[str, ...]:
     done = f"{workflow.total - workflow.remaining} of {workflow.total}"
-    way = " → ".join(f"{MARKS[box.state]} {box.title}" for box in boxes_of(steps))
+    way = " → ".join(_flow_part(step) for step in steps if step.element_of is None)
     return (workflow.name, workflow.state.value, done, way)
+
+
+def _flow_part(step: StepView) -> str:
+    """Of a map, how the elements are: the first of them that has not succeeded."""
+    states = list(step.elements or [step.state])
+    state = next((one for one in states if one is not JobState.SUCCEEDED), states[0])
+    count = f" × {sum(step.elements.values())}" if step.elements else ""
+    return f"{MARKS[state]} {step.name}{count}"
 
 
 def _times_row(schedule: Schedule, count: int, last: list[Answer]) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ async def resolve_workflow(store: Store, text: str) -> JobId:
     part = text.strip().lower()
     begins, ends = is_id_prefix(part), is_id_suffix(part)
     if not _SHORTEST <= len(part) < len(ID_FORM) or not (begins or ends):
-        return await _whole(store, text)
+        return _whole(text)
     ids, all_seen = await _newest(store)
     found = _only([id for id in ids if id.startswith(part)], text, "beginning")
     found = found or _only([id for id in ids if id.endswith(part)], text, "end")
@@ -39,10 +39,9 @@ async def resolve_workflow(store: Store, text: str) -> JobId:
     return found
 
 
-async def _whole(store: Store, text: str) -> JobId:
-    """Whoever gives the name of a workflow, or the id of a step, is told what to give."""
-    from foliot.ids import inner_id, is_job_id
-    from foliot.model.workflow import WORKFLOW_KIND
+def _whole(text: str) -> JobId:
+    """Whoever gives the name of a workflow is told what to give."""
+    from foliot.ids import is_job_id
     from foliot.workflow_check import is_step_name
     from foliot.workflow_commands import check_workflow_id
 
@@ -50,13 +49,7 @@ async def _whole(store: Store, text: str) -> JobId:
     if not is_job_id(part) and is_step_name(text):
         hint = f"ids of workflows with a name: foliot workflows list --name {text}"
         raise InvalidValue("id", text, "is not a workflow's id", hint=hint)
-    id = check_workflow_id(part)
-    if await store.workflows.get(id) is None and (job := await store.jobs.get(id)) is not None:
-        hint = f"it is a step of {job.workflow}" if job.workflow else f"see: foliot jobs show {id}"
-        if job.kind == WORKFLOW_KIND:
-            hint = f"it stands for {inner_id(id)}"
-        raise FoliotError(f"{id} is a job, and no workflow", hint=hint)
-    return id
+    return check_workflow_id(part)
 
 
 def _only(found: list[JobId], text: str, place: str) -> JobId | None:

@@ -76,7 +76,7 @@ def submit(
 
             return await wait_for_end(store, made.id, is_new=is_new, json=options.json)
         if options.json:
-            print_json({"id": made.id})
+            print_json({"id": made.id, "is_new": is_new})
             return 0
         print(made.id)
         if not is_new:

@@ -65,7 +65,7 @@ def retry(
     alive, done, refused = ask(options, lambda store: _retry(store, known, step, author))
     again = [job for jobs in alive.values() for job in jobs]
     if options.json:
-        print_json({"retried": again, "succeeded": done, "refused": refused})
+        print_json({"retried": alive, "succeeded": done, "refused": refused})
     elif again:
         several = f"{count(len(again), 'step')} of {count(len(alive), 'workflow')}"
         print(f"retried: {several if len(known) > 1 else f'{len(again):,}'}")

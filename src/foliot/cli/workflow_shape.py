@@ -12,7 +12,7 @@ import msgspec
 
 from foliot.cli.output import print_table, printable
 from foliot.cli.shape import say_entry, show_time
-from foliot.drawing import boxes_of, counted, draw_terminal, overall, to_ascii, took, why_failed
+from foliot.drawing import boxes_of, draw_terminal, to_ascii, took, why_failed
 from foliot.drawing.boxes import FEW
 from foliot.explain_step import facts_among, ruled_out_by
 from foliot.ids import inner_id
@@ -24,6 +24,7 @@ from foliot.model.workflow import (
     HELD_FOR_WORKFLOW,
     MAP_KIND,
 )
+from foliot.workflow_view import Elements
 
 if TYPE_CHECKING:
     from foliot.ids import JobId
@@ -46,12 +47,19 @@ def workflow_to_json(workflow: Workflow) -> dict[str, Any]:
     return shape
 
 
-def step_to_json(step: Step) -> dict[str, Any]:
+def steps_to_json(steps: Sequence[Step]) -> list[dict[str, Any]]:
+    elements = Elements(steps)
+    return [_step_to_json(step, elements) for step in steps]
+
+
+def _step_to_json(step: Step, elements: Elements) -> dict[str, Any]:
     """All but the job as it was submitted, which `jobs show` has; the result is the JSON that it is."""
     bare = msgspec.structs.replace(step, result=None, job_template=None)
     shape: dict[str, Any] = msgspec.to_builtins(bare, builtin_types=(datetime,))
     del shape["job_template"]
-    shape["result"] = None if step.result is None else msgspec.Raw(step.result)
+    result = elements.result(step)
+    shape["result"] = None if result is None else msgspec.Raw(result)
+    shape["elements"] = elements.counts(step)
     return shape
 
 
@@ -170,27 +178,6 @@ def _listed(steps: Sequence[Step], *, all: bool) -> list[Step]:
     return found
 
 
-class Elements:
-    """Of the maps among these steps: a map has ended when they have, whatever its own job did."""
-
-    def __init__(self, steps: Sequence[Step]) -> None:
-        self._of: dict[JobId, list[Step]] = {}
-        for step in steps:
-            if step.mapped is not None:
-                self._of.setdefault(step.mapped, []).append(step)
-
-    def together(self, step: Step) -> tuple[Step, str]:
-        """A map as the picture has it, and how many of them are in which state."""
-        elements = self._of.get(step.job)
-        if elements is None or step.state is not JobState.SUCCEEDED:
-            return step, ""
-        state = overall(elements)
-        ends = [one.finished_at for one in elements if one.finished_at is not None]
-        until = max(ends) if ends and all(one.state.final for one in elements) else None
-        counts = ", ".join(f"{count:,} {state}" for state, count in counted(elements))
-        return msgspec.structs.replace(step, state=state, finished_at=until), counts
-
-
 def _print_steps(
     steps: Sequence[Step], elements: Elements, reasons: Reasons, now: datetime
 ) -> None:
@@ -205,13 +192,18 @@ def _print_steps(
                 step.state,
                 *(() if small else (show_time(step.started_at),)),
                 _took(step.started_at, step.finished_at, now),
-                counts or reasons.of(step),
+                _say_elements(elements.counts(step)) or reasons.of(step),
                 step.job if whole else step.job[-8:],
             )
-            for step, counts in map(elements.together, steps)
+            for step in steps
         ],
         whole=("started", "took", "job"),
     )
+
+
+def _say_elements(counts: Mapping[JobState, int] | None) -> str:
+    told = ", ".join(f"{count:,} {state}" for state, count in (counts or {}).items())
+    return told and f"its elements: {told}"
 
 
 class Reasons:

@@ -17,7 +17,7 @@ from foliot import workflow_commands
 from foliot.cli.output import print_json, printable
 from foliot.cli.shape import show_time
 from foliot.cli.terminal import Screen
-from foliot.cli.workflow_shape import Reasons, in_letters_of, step_to_json, workflow_to_json
+from foliot.cli.workflow_shape import Reasons, in_letters_of, steps_to_json, workflow_to_json
 from foliot.clock import SystemClock
 from foliot.drawing import draw_terminal
 from foliot.errors import StoreUnavailable, WorkflowFailed
@@ -154,7 +154,7 @@ class Watch:
             print(line, file=self._file, flush=True)
 
     def _show_object(self, workflow: Workflow, steps: Sequence[Step]) -> None:
-        shape = {**workflow_to_json(workflow), "steps": [step_to_json(step) for step in steps]}
+        shape = {**workflow_to_json(workflow), "steps": steps_to_json(steps)}
         line = msgspec.json.encode(shape)
         if line != self._last:
             self._last = line
@@ -181,7 +181,13 @@ async def wait_for_end(store: Store, id: JobId, *, is_new: bool, json: bool) -> 
         error = failure.error
     if json:
         failed = [step.name for step in steps if step.state in FAILED]
-        told = {"id": id, "state": workflow.state, "result": result, "error": error}
+        told = {
+            "id": id,
+            "is_new": is_new,
+            "state": workflow.state,
+            "result": result,
+            "error": error,
+        }
         print_json({**told, "reason": workflow.reason, "failed": failed})
     elif workflow.state is WorkflowState.SUCCEEDED:
         print_json(result)

@@ -26,7 +26,7 @@ Switch = Annotated[bool, Parameter(negative="")]
 def list_workflows(
     *,
     name: str | None = None,
-    state: Literal["running", "succeeded", "failed", "cancelled"] | None = None,
+    state: Literal["running", "paused", "succeeded", "failed", "cancelled"] | None = None,
     limit: Whole = 100,
     after: str | None = None,
     options: Options = DEFAULT_OPTIONS,
@@ -38,7 +38,7 @@ def list_workflows(
     name
         Only those of this name.
     state
-        Only those that are so.
+        Only those that are so; of those that run, also the paused ones alone.
     limit
         How many, at most.
     after
@@ -124,11 +124,11 @@ def _print_one(
     all: bool,
 ) -> None:
     from foliot.cli.terminal import Screen
-    from foliot.cli.workflow_shape import print_workflow, step_to_json, workflow_to_json
+    from foliot.cli.workflow_shape import print_workflow, steps_to_json, workflow_to_json
     from foliot.clock import SystemClock
 
     if options.json:
-        told = [{**step_to_json(step), "error": errors.get(step.job)} for step in steps]
+        told = [{**shape, "error": errors.get(shape["job"])} for shape in steps_to_json(steps)]
         print_json({**workflow_to_json(workflow), "steps": told, "audit": audit})
         return
     screen = Screen()

@@ -56,7 +56,8 @@ class Flowing:
     def workflows(
         self, *, name: str | None = None, state: str | None = None, limit: int = 100
     ) -> list[Workflow]:
-        """The newest of this name and in this state."""
+        """The newest of this name and in this state: running, succeeded, failed, cancelled; or paused, of those that
+        run."""
         return self._portal.call(self._workflows(name, state, limit))
 
     async def aworkflows(

@@ -8,7 +8,7 @@ from typing import Any
 
 from foliot.client.function import JobFunction, Prepared
 from foliot.errors import InvalidValue
-from foliot.workflow_check import not_for_a_step
+from foliot.workflow_check import check_step_choices
 
 Seconds = float | timedelta
 
@@ -16,15 +16,7 @@ Seconds = float | timedelta
 def check_call(word: str, call: object) -> Prepared:
     if not isinstance(call, Prepared):
         raise InvalidValue(word, call, "is not a prepared call", example="add.prepare(1, 2)")
-    for option in ("connection", "key", "key_mode", "idempotency_key"):
-        if (value := getattr(call.choices, option)) is not None:
-            raise not_for_a_step(option, value)
-    if call.choices.after is not None:
-        raise InvalidValue(
-            "options(after=…)",
-            problem="is for jobs outside of workflows",
-            example="flow.add(load.prepare(), after=[extract])",
-        )
+    check_step_choices(call.choices)
     return call
 
 

@@ -17,6 +17,7 @@ from foliot.model.workflow import Step, Workflow, WorkflowState
 from foliot.registry import Registry
 from foliot.store.port import Store
 from foliot.workflow_results import errors_of, result_of
+from foliot.workflow_view import StepView, views_of
 
 T = TypeVar("T")
 Format = Literal["mermaid", "svg", "text"]
@@ -67,22 +68,22 @@ class WorkflowHandle:
     async def astatus(self) -> WorkflowState:
         return (await self.aget()).state
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[StepView]:
         """Its steps as they are now, in the order of submission."""
-        return self._call(self._steps())
+        return views_of(self._call(self._steps()))
 
-    async def asteps(self) -> list[Step]:
-        return await self._acall(self._steps())
+    async def asteps(self) -> list[StepView]:
+        return views_of(await self._acall(self._steps()))
 
     def step(self, name: str) -> Handle[Any]:
         """The handle of a step's job, by the step's name; also `flow["load"]`."""
         if name not in self._known:
-            self._learn(self.steps())
+            self._learn(self._call(self._steps()))
         return self._handle(name)
 
     async def astep(self, name: str) -> Handle[Any]:
         if name not in self._known:
-            self._learn(await self.asteps())
+            self._learn(await self._acall(self._steps()))
         return self._handle(name)
 
     def __getitem__(self, name: str) -> Handle[Any]:

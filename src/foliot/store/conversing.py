@@ -102,16 +102,30 @@ class Conversing:
         )
 
     async def pause(
-        self, partition: int, id: JobId, *, note: str | None, by: str, record: Record | None = None
+        self,
+        partition: int,
+        id: JobId,
+        *,
+        note: str | None,
+        by: str,
+        record: Record | None = None,
+        within: JobId | None = None,
     ) -> bool:
         return await self._converse(
-            partition, lambda talk: steering.pause(talk, id, note, by), record, id
+            partition, lambda talk: steering.pause(talk, id, note, by, within), record, id
         )
 
     async def resume(
-        self, partition: int, id: JobId, *, record: Record | None = None
+        self,
+        partition: int,
+        id: JobId,
+        *,
+        record: Record | None = None,
+        within: JobId | None = None,
     ) -> Advance | None:
-        return await self._converse(partition, lambda talk: steering.resume(talk, id), record, id)
+        return await self._converse(
+            partition, lambda talk: steering.resume(talk, id, within), record, id
+        )
 
     async def retry(
         self,

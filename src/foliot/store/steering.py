@@ -143,9 +143,10 @@ def _unknown_signal(name: str, known: Sequence[str]) -> InvalidValue:
     return InvalidValue("signal", name, problem, hint=did_you_mean(name, known) or later)
 
 
-async def pause(talk: Talk, id: JobId, note: str | None, by: str) -> bool:
-    flow = (await lock(talk, [id])).get(id)
-    if flow is None or not flow.running:
+async def pause(talk: Talk, id: JobId, note: str | None, by: str, within: JobId | None) -> bool:
+    locked = await lock(talk, [id] if within is None else [id, within])
+    flow, around = locked.get(id), None if within is None else locked.get(within)
+    if flow is None or not flow.running or (around is not None and not around.paused):
         return False
     await talk.ask("pause_workflow", id=id, note=note, by=by)
     begun = [job for job, begun, *_ in await talk.ask("list_live_steps", id=id) if begun]
@@ -153,9 +154,10 @@ async def pause(talk: Talk, id: JobId, note: str | None, by: str) -> bool:
     return True
 
 
-async def resume(talk: Talk, id: JobId) -> Advance | None:
-    flow = (await lock(talk, [id])).get(id)
-    if flow is None or flow.state != "running":
+async def resume(talk: Talk, id: JobId, within: JobId | None) -> Advance | None:
+    locked = await lock(talk, [id] if within is None else [id, within])
+    flow, around = locked.get(id), None if within is None else locked.get(within)
+    if flow is None or flow.state != "running" or (around is not None and around.paused):
         return None
     await talk.ask("resume_workflow", id=id)
     begun = [job for job, begun, *_ in await talk.ask("list_live_steps", id=id) if begun]

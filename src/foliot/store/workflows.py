@@ -82,14 +82,29 @@ class Workflows(Protocol):
         ...
 
     async def pause(
-        self, partition: int, id: JobId, *, note: str | None, by: str, record: Record | None = None
+        self,
+        partition: int,
+        id: JobId,
+        *,
+        note: str | None,
+        by: str,
+        record: Record | None = None,
+        within: JobId | None = None,
     ) -> bool:
-        """What runs goes on, nothing else starts. False: there is none, or it has ended."""
+        """What runs goes on, nothing else starts. False: there is none, or it has ended. One that runs `within` another
+        is paused only if that is."""
         ...
 
     async def resume(
-        self, partition: int, id: JobId, *, record: Record | None = None
-    ) -> Advance | None: ...
+        self,
+        partition: int,
+        id: JobId,
+        *,
+        record: Record | None = None,
+        within: JobId | None = None,
+    ) -> Advance | None:
+        """None: there is none, or it has ended. One `within` another is resumed only if that is not paused."""
+        ...
 
     async def retry(
         self,

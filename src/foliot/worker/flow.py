@@ -16,7 +16,7 @@ from foliot.model.workflow import AddedStep, NewStep, Rule, number_in
 from foliot.registry import Unresolved
 from foliot.store.port import Store
 from foliot.worker.transaction import Desk, Submittable
-from foliot.workflow_check import check_parents, check_step_name, check_step_options
+from foliot.workflow_check import check_parents, check_step_choices, check_step_name
 from foliot.workflow_commands import add_steps, unknown_step
 from foliot.workflow_map import as_step
 from foliot.workflow_refs import HasResult, check_sources, find_refs, has_refs, index_of
@@ -87,7 +87,7 @@ class CurrentFlow:
             raise InvalidValue(
                 "flow.add()", call, "is not a prepared call", example="flow.add(load.prepare(1))"
             )
-        check_step_options(call.template)
+        check_step_choices(call.choices)
         wanted = check_rule(rule)
         above, below = self._names("after", after), self._names("before", before)
         if isinstance(call.payload, Unresolved):

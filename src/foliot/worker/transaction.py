@@ -24,7 +24,7 @@ from foliot.config import Settings
 from foliot.errors import FoliotError, InvalidValue, SessionLost, StoreUnavailable
 from foliot.ids import Ids, JobId, SessionId, partition_of
 from foliot.model.job import ClaimedJob, JobState, NewJob, Outcome
-from foliot.options import fill
+from foliot.options import Choices, fill
 from foliot.registry import Unresolved
 from foliot.store.guest import GuestStore, at_once
 from foliot.store.open import make_transactions, open_store
@@ -46,6 +46,9 @@ class Submittable(Protocol):
 
     @property
     def payload(self) -> bytes: ...
+
+    @property
+    def choices(self) -> Choices: ...
 
 
 class Phase(Enum):
@@ -181,7 +184,7 @@ class Block:
             )
         if isinstance(prepared.payload, Unresolved):
             raise InvalidValue("tx.submit()", prepared, "refers to the result of a step")
-        if getattr(getattr(prepared, "choices", None), "after", None) is not None:
+        if prepared.choices.after is not None:
             raise InvalidValue("after", problem="cannot be given inside of a transaction")
         job, work = fill(prepared.template, prepared.payload, self._desk.ids), self.work
 

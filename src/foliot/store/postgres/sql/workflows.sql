@@ -385,7 +385,8 @@ SELECT w.id::text, w.name, w.namespace, w.state, w.policy, w.total, w.remaining,
        w.deadline, w.fingerprint
 FROM foliot.workflows w
 WHERE w.partition = :partition AND NOT w.chain AND (:name::text IS NULL OR w.name = :name)
-  AND (:state::text IS NULL OR w.state = :state) AND (:before::uuid IS NULL OR (w.created_at, w.id) < (:before_at::timestamptz, :before::uuid))
+  AND (:state::text IS NULL OR w.state = :state OR :state = 'paused' AND w.state = 'running' AND w.paused_at IS NOT NULL)
+  AND (:before::uuid IS NULL OR (w.created_at, w.id) < (:before_at::timestamptz, :before::uuid))
 ORDER BY w.created_at DESC, w.id DESC LIMIT :limit;
 
 -- name: list_parents

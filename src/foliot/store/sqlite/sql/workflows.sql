@@ -378,7 +378,9 @@ SELECT w.id, w.name, w.namespace, w.state, w.policy, w.total, w.remaining, w.fai
        w.deadline, w.fingerprint
 FROM foliot_workflows w
 WHERE w.partition = :partition AND NOT w.chain AND (:name IS NULL OR w.name = :name)
-  AND (:state IS NULL OR w.state || '' = :state) AND (:before_at IS NULL OR (w.created_at, w.id) < (:before_at, :before))
+  AND (:state IS NULL OR w.state || '' = :state
+       OR :state = 'paused' AND w.state || '' = 'running' AND w.paused_at IS NOT NULL)
+  AND (:before_at IS NULL OR (w.created_at, w.id) < (:before_at, :before))
 ORDER BY w.created_at DESC, w.id DESC LIMIT :limit;
 
 -- name: list_parents
