@@ -335,6 +335,17 @@ async def test_what_is_no_prepared_call_is_refused(office: Office) -> None:
             await tx.submit(wrong)
 
 
+@pytest.mark.parametrize("choices", [{"connection": object()}, {"after": (JobId("one"),)}])
+async def test_what_the_transaction_itself_decides_is_no_option_in_it(
+    office: Office, choices: dict[str, Any]
+) -> None:
+    call = Prepared(office.world.new_job(), choices=Choices(**choices))
+    [option] = choices
+    with pytest.raises(FoliotError, match=f"{option} cannot be given inside of a transaction"):
+        async with office.block() as tx:
+            await tx.submit(call)
+
+
 async def test_the_block_alone_ends_the_transaction(office: Office) -> None:
     def function(statement: str) -> None:
         with office.block() as tx:

@@ -184,8 +184,9 @@ class Block:
             )
         if isinstance(prepared.payload, Unresolved):
             raise InvalidValue("tx.submit()", prepared, "refers to the result of a step")
-        if prepared.choices.after is not None:
-            raise InvalidValue("after", problem="cannot be given inside of a transaction")
+        for option in ("after", "connection"):
+            if getattr(prepared.choices, option) is not None:
+                raise InvalidValue(option, problem="cannot be given inside of a transaction")
         job, work = fill(prepared.template, prepared.payload, self._desk.ids), self.work
 
         async def submit(jobs: Jobs) -> list[JobId]:
