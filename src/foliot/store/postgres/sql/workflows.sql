@@ -209,8 +209,9 @@ RETURNING s.workflow::text, s.job::text, s.state, s.template::jsonb ->> 'kind' =
              AND l.side IN ('children', 'grown')) ELSE '' END || ']';
 
 -- name: settle_workflows
--- Rows of [workflow, steps told, failed ones among them]. With the last step the workflow ends, which is told to those
--- who listen; of a chain, nobody listens to more than its jobs.
+-- Rows of [workflow, steps told, failed ones among them]. With the last step the workflow ends, and no pause outlives
+-- that: nobody could take it from one that is tried again. It is told to those who listen; of a chain, nobody listens to
+-- more than its jobs.
 WITH settled AS (
     UPDATE foliot.workflows w
     SET remaining = w.remaining - (l.n ->> 1)::integer, failed = w.failed + (l.n ->> 2)::integer,
@@ -218,7 +219,10 @@ WITH settled AS (
                      WHEN w.reason = 'deadline' THEN 'failed'
                      WHEN w.cancel_requested THEN 'cancelled'
                      WHEN w.failed + (l.n ->> 2)::integer > 0 THEN 'failed' ELSE 'succeeded' END,
-        finished_at = CASE WHEN w.remaining > (l.n ->> 1)::integer THEN NULL ELSE coalesce(:now, now()) END
+        finished_at = CASE WHEN w.remaining > (l.n ->> 1)::integer THEN NULL ELSE coalesce(:now, now()) END,
+        paused_at = CASE WHEN w.remaining > (l.n ->> 1)::integer THEN w.paused_at END,
+        paused_by = CASE WHEN w.remaining > (l.n ->> 1)::integer THEN w.paused_by END,
+        note = CASE WHEN w.remaining > (l.n ->> 1)::integer THEN w.note END
     FROM jsonb_array_elements(:rows::jsonb) AS l (n)
     WHERE w.partition = :partition AND w.id = (l.n ->> 0)::uuid
     RETURNING w.id, w.state, w.policy, w.cancel_requested, w.stopped, w.paused_at IS NOT NULL AS paused, w.failed,

@@ -201,8 +201,9 @@ RETURNING workflow, job, state, json_extract(template, '$.kind') = 'foliot.map',
                    AND l.side IN ('children', 'grown') ORDER BY l.side, l.number) o) ELSE '' END || ']';
 
 -- name: settle_workflows
--- Rows of [workflow, steps told, failed ones among them]. With the last step the workflow ends, which is told to those
--- who listen; of a chain, nobody listens to more than its jobs.
+-- Rows of [workflow, steps told, failed ones among them]. With the last step the workflow ends, and no pause outlives
+-- that: nobody could take it from one that is tried again. It is told to those who listen; of a chain, nobody listens to
+-- more than its jobs.
 -- Whether it is paused is told by the time: `IS NOT NULL` after an UPDATE … FROM is wrong in SQLite (seen in 3.40.1).
 WITH told AS MATERIALIZED (
     SELECT w.rowid AS place, json_extract(l.value, '$[1]') AS number, json_extract(l.value, '$[2]') AS failed
@@ -215,7 +216,10 @@ SET remaining = remaining - l.number, failed = foliot_workflows.failed + l.faile
                  WHEN reason = 'deadline' THEN 'failed'
                  WHEN cancel_requested THEN 'cancelled'
                  WHEN foliot_workflows.failed + l.failed > 0 THEN 'failed' ELSE 'succeeded' END,
-    finished_at = CASE WHEN remaining > l.number THEN NULL ELSE :now END
+    finished_at = CASE WHEN remaining > l.number THEN NULL ELSE :now END,
+    paused_at = CASE WHEN remaining > l.number THEN paused_at END,
+    paused_by = CASE WHEN remaining > l.number THEN paused_by END,
+    note = CASE WHEN remaining > l.number THEN note END
 FROM told l
 WHERE foliot_workflows.rowid = l.place
 RETURNING id, state, policy, cancel_requested, stopped, paused_at, failed - forgiven, waiter;
