@@ -39,7 +39,8 @@ SELECT 0, gen_random_uuid(), w.id, i, 0, true, true, 'succeeded', 'all_succeeded
        '\\x7b7d', now()
 FROM foliot.workflows w, generate_series(1, {STEPS}) AS i;
 INSERT INTO foliot.links (partition, workflow, step, side, number, jobs)
-SELECT 0, s.workflow, s.job, 'children', i, '[]' FROM foliot.steps s, generate_series(1, 50) AS i WHERE s.number % 50 = 0;
+SELECT 0, s.workflow, s.job, 'children', i, '[]' FROM foliot.steps s, generate_series(1, 50) AS i
+WHERE s.number % 50 = 0;
 INSERT INTO foliot.followers (partition, workflow, follower)
 SELECT 0, w.id, gen_random_uuid() FROM foliot.workflows w, generate_series(1, {STEPS}) AS i;
 """
