@@ -392,7 +392,7 @@ ORDER BY n.part, n.place;
 -- the primary key.
 SELECT s.job, s.number, s.name, s.rule, coalesce(s.state, 'waiting'), '[]', '[]', s.signal,
        s.mapped, s.added_by, s.finished_at, NULL, s.template, s.payload, s.begun, s.state, NULL, NULL
-FROM (SELECT c.value AS job, g.key AS grown, c.key AS place
+FROM (SELECT c.value AS job, g.key AS turn, c.key AS place
       FROM foliot_steps s
       CROSS JOIN json_each('[' || s.children || CASE WHEN s.linked THEN (
           SELECT coalesce(',' || group_concat(o.jobs), '')
@@ -403,7 +403,7 @@ FROM (SELECT c.value AS job, g.key AS grown, c.key AS place
       WHERE s.partition = :partition AND s.job = :job
       ORDER BY g.key, c.key LIMIT :most) c
 CROSS JOIN foliot_steps s ON s.partition = :partition AND s.job = c.job
-ORDER BY c.grown, c.place;
+ORDER BY c.turn, c.place;
 
 -- name: list_parents
 -- Of these steps: first whose parents are which, then those parents, each once.
