@@ -59,6 +59,8 @@ VALUES: Final[dict[str, object]] = {
     "partition": 0,
     **dict.fromkeys(("limit", "most"), 100),
     "keep": 86_400.0,
+    "grace": 600.0,
+    "modules": "[]",
     "payload": "\\x7b7d",
 }
 
