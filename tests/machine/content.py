@@ -156,6 +156,8 @@ _TABLES: Final = (
     "workflows",
     "steps",
     "signals",
+    "links",
+    "followers",
     "attempts",
     "sessions",
     "queues",

@@ -38,6 +38,11 @@ INSERT INTO foliot.steps (partition, job, workflow, number, pending, begun, told
 SELECT 0, gen_random_uuid(), w.id, i, 0, true, true, 'succeeded', 'all_succeeded', i::text, '[]', '[]', '{{}}',
        '\\x7b7d', now()
 FROM foliot.workflows w, generate_series(1, {STEPS}) AS i;
+INSERT INTO foliot.links (partition, workflow, step, side, number, jobs)
+SELECT 0, s.workflow, s.job, 'children', i, '[]' FROM foliot.steps s, generate_series(1, 50) AS i
+WHERE s.number % 50 = 0;
+INSERT INTO foliot.followers (partition, workflow, follower)
+SELECT 0, w.id, gen_random_uuid() FROM foliot.workflows w, generate_series(1, {STEPS}) AS i;
 """
 VALUES: Final[dict[str, object]] = {
     **dict.fromkeys(("id", "workflow", "job", "session"), IDS[0]),
@@ -54,6 +59,8 @@ VALUES: Final[dict[str, object]] = {
     "partition": 0,
     **dict.fromkeys(("limit", "most"), 100),
     "keep": 86_400.0,
+    "grace": 600.0,
+    "modules": "[]",
     "payload": "\\x7b7d",
 }
 
@@ -75,7 +82,7 @@ def test_no_table_is_looked_through(large: psycopg.Connection[Any], name: str, m
     today = f"history_{datetime.now(UTC):%Y%m%d}"
     found = nodes(explain(large, SQL[name], VALUES, mode=mode))
     walked = {node["Relation Name"] for node in found if node["Node Type"] == "Seq Scan"}
-    assert not walked & {"jobs", "steps", today}
+    assert not walked & {"jobs", "steps", "links", "followers", today}
 
 
 @pytest.mark.parametrize("mode", ["generic", "custom"])

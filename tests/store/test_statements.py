@@ -82,7 +82,7 @@ ONLY_SQLITE = {
 }
 TABLES = "fair|turns|jobs|history|history_default|dead|attempts|queues|sessions|leases|migrations|definitions|keys"
 TABLES += (
-    "|triggers|schedules|versions|ledger|gaps|calendars|workflows|steps|signals|limits|uses|rules"
+    "|triggers|schedules|versions|ledger|gaps|calendars|workflows|steps|signals|links|followers|limits|uses|rules"
     "|listeners|outbox|rollups|rollup_writers|breakers"
 )
 

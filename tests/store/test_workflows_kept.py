@@ -16,6 +16,7 @@ from foliot.model.workflow import MAP_KIND, NewStep, NewWorkflow, Rule
 from foliot.store.postgres.workflows import PostgresTalk
 from foliot.store.sqlite.workflows import SqliteTalk
 from support.flows import Drawing, draw
+from support.records import dump
 from support.stores import World
 
 pytestmark = pytest.mark.anyio
@@ -233,6 +234,98 @@ async def test_to_add_a_step_takes_as_much_in_a_large_workflow_as_in_a_small_one
     first = await count_rows(flow, ["x", "y"], monkeypatch, into=None)
     await count_rows(flow, [f"s{n}" for n in range(30)], monkeypatch, into=None)
     assert await count_rows(flow, ["z", "zz"], monkeypatch, into=None) == first
+
+
+async def widest(world: World) -> int:
+    """How long the longest row is that is about workflows: each write of one writes all of it."""
+    found = await dump(world)
+    return max(
+        len(str(row))
+        for rows in found.values()
+        for row in rows
+        if "workflow" in row or "chain" in row
+    )
+
+
+async def follow_ended(world: World, parent: JobId, times: int) -> None:
+    """So many jobs, each of which has ended when the next one comes."""
+    session = await world.open_session()
+    for _ in range(times):
+        await follow(world, parent)
+        [job] = await world.claim(session)
+        await world.end(session, job, flow=job.flow)
+
+
+async def test_no_row_grows_with_the_jobs_that_follow_one_that_has_ended(world: World) -> None:
+    session = await world.open_session()
+    parent = await world.run(session)
+    await world.end(session, parent)
+    await follow_ended(world, parent.id, 2)
+    before = await widest(world)
+    await follow_ended(world, parent.id, 10)
+    assert await widest(world) == before
+
+
+async def test_no_row_grows_with_the_jobs_that_follow_one_that_lives(world: World) -> None:
+    session = await world.open_session()
+    parent = await world.submit()
+    ids = [(await follow(world, parent))[0] for _ in range(2)]
+    before = await widest(world)
+    ids += [(await follow(world, parent))[0] for _ in range(8)]
+    assert await widest(world) == before
+    [job] = await world.claim(session)
+    [flow] = (await world.store.workflows.linked(world.partition, [job.id])).values()
+    await world.end(session, job, flow=flow)
+    assert {job.id for job in await world.claim(session)} == {*ids}
+
+
+async def test_no_row_grows_with_the_steps_that_are_added_one_by_one(world: World) -> None:
+    flow = await draw(world)
+    await flow.submit(flow.step("a"), flow.step("end", "a"))
+    await flow.claim()
+    names = [f"s{n}" for n in range(12)]
+    for number, name in enumerate(names):
+        if number == 2:
+            before = await widest(world)
+        step = flow.step(name, "a", added_by="a", into=None)
+        await flow.store.add(world.partition, flow.id, [step])
+    after = await widest(world)
+    assert after <= before + len("11") - len("1"), "but for numbers"
+    steps = await flow.steps()
+    assert steps["end"].parents == tuple(flow.ids[name] for name in ["a", *names])
+    assert set(steps["a"].children) == {flow.ids[name] for name in ["end", *names]}
+    around = await flow.store.around(flow.ids["end"], most=100)
+    assert [step.name for step in around.parents] == ["a", *names]
+    children = await flow.store.children(flow.ids["a"], most=100)
+    assert [step.name for step in children] == ["end", *names]
+    await flow.end("a")
+    await flow.run(*names)
+    assert await flow.claim() == {"end"}
+    job = flow.claimed["end"]
+    found = (await flow.store.parents(world.partition, [job]))[job.id]
+    assert [parent.name for parent in found] == ["a", *names]
+
+
+async def test_what_workflows_have_to_do_with_others_is_forgotten_with_them(world: World) -> None:
+    session = await world.open_session()
+    parent = await world.run(session)
+    await world.end(session, parent)
+    await follow_ended(world, parent.id, 3)
+    flow = await draw(world)
+    await flow.submit(flow.step("a"), flow.step("end", "a"))
+    await flow.claim()
+    step = flow.step("s", "a", added_by="a", into=None)
+    await flow.store.add(world.partition, flow.id, [step])
+    await flow.end("a")
+    await flow.run("s")
+    await flow.run("end")
+    kept = await dump(world)
+    assert (len(kept["followers"]), len(kept["links"])) == (2, 2)
+    for _ in range(2):
+        world.clock.advance(2 * DAY)
+        await prune(world, keep=DAY)
+    kept = await dump(world)
+    assert [kept[name] for name in ("workflows", "steps", "links", "followers")] == [[]] * 4
 
 
 async def test_what_is_forgotten_in_one_transaction_is_bounded_by_its_steps(

@@ -69,6 +69,29 @@ async def test_one_that_is_paused_again_was_paused_when_it_first_was(world: Worl
     assert (seen.paused_at, seen.paused_by, seen.note) == (since, "me", "why")
 
 
+@pytest.mark.parametrize("late", [False, True])
+async def test_one_that_ends_while_it_is_paused_runs_when_it_is_tried_again(
+    world: World, late: bool
+) -> None:
+    """It cannot be resumed before that: it has ended."""
+    flow = await draw(world)
+    await flow.submit(flow.step("a"), flow.step("b", "a"), deadline=60)
+    await flow.claim()
+    await pause(flow)
+    if late:
+        world.clock.advance(60)
+        await flow.settle()
+    await flow.end("a", End.CANCEL if late else End.BURY)
+    await flow.settle()
+    seen = await flow.get()
+    assert seen.state is WorkflowState.FAILED
+    assert (seen.paused_at, seen.paused_by, seen.note) == (None, None, None)
+    await flow.store.retry(world.partition, flow.id)
+    await flow.run("a")
+    await flow.run("b")
+    assert (await flow.get()).state is WorkflowState.SUCCEEDED
+
+
 async def test_a_step_that_succeeds_although_asked_to_end_starts_nothing(world: World) -> None:
     flow = await draw(world)
     await flow.submit(flow.step("a"), flow.step("b", "a"))

@@ -56,6 +56,10 @@ CREATE TRIGGER one_partition BEFORE INSERT OR UPDATE OR DELETE ON foliot.workflo
     FOR EACH ROW EXECUTE FUNCTION public.stay_in_one_partition();
 CREATE TRIGGER one_partition BEFORE INSERT OR UPDATE OR DELETE ON foliot.steps
     FOR EACH ROW EXECUTE FUNCTION public.stay_in_one_partition();
+CREATE TRIGGER one_partition BEFORE INSERT OR UPDATE OR DELETE ON foliot.links
+    FOR EACH ROW EXECUTE FUNCTION public.stay_in_one_partition();
+CREATE TRIGGER one_partition BEFORE INSERT OR UPDATE OR DELETE ON foliot.followers
+    FOR EACH ROW EXECUTE FUNCTION public.stay_in_one_partition();
 CREATE TRIGGER one_partition BEFORE INSERT OR UPDATE OR DELETE ON foliot.schedules
     FOR EACH ROW EXECUTE FUNCTION public.stay_in_one_partition();
 CREATE TRIGGER one_partition BEFORE INSERT OR UPDATE OR DELETE ON foliot.triggers
@@ -88,6 +92,8 @@ DELETE FROM foliot.jobs;
 DELETE FROM foliot.workflows;
 DELETE FROM foliot.steps;
 DELETE FROM foliot.signals;
+DELETE FROM foliot.links;
+DELETE FROM foliot.followers;
 DELETE FROM foliot.limits;
 DELETE FROM foliot.breakers;
 DELETE FROM foliot.uses;

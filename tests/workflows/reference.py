@@ -220,6 +220,8 @@ class Reference:
         below = [n for n, shape in self.shapes.items() if set(shape.parents) & set(ends)]
         if below:
             self._look(below)
+        if not self.remaining:
+            self.paused = False
 
     def _look(self, names: Iterable[str]) -> None:
         """Whether steps that wait may run, or never will; and so on, with the children of those that never will."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -33,7 +34,7 @@ _MAPPED: Final = "mapped"  # how a map has ended that is done: its elements have
 _LEVELS: Final = 50  # in one transaction; a longer chain of skips is carried on in the next
 encode_template: Final = msgspec.json.Encoder().encode
 _decode_template: Final = msgspec.json.Decoder(NewJob).decode
-decode_ids: Final = msgspec.json.Decoder(tuple[JobId, ...]).decode
+_decode_lists: Final = msgspec.json.Decoder(list[list[JobId]]).decode
 
 
 class Talk(Protocol):
@@ -113,6 +114,11 @@ def template_of(job: NewJob) -> str:
     return encode_template(msgspec.structs.replace(job, id=JobId(""), payload=b"")).decode()
 
 
+def decode_ids(lists: str) -> tuple[JobId, ...]:
+    """Parents or children: those that a step was submitted with, and those that it has got since."""
+    return tuple(chain.from_iterable(_decode_lists(lists)))
+
+
 def job_of(id: JobId, template: str, payload: bytes) -> NewJob:
     return msgspec.structs.replace(_decode_template(template), id=id, payload=payload)
 
@@ -165,11 +171,10 @@ async def _tell(talk: Talk, flows: Sequence[str], progress: Progress) -> None:
 def _below(told: Rows) -> dict[str, list[str]]:
     """Children, with how their parents have ended."""
     ended: dict[str, list[str]] = {}
-    for _, _, state, *below, is_map in told:
+    for _, _, state, is_map, children in told:
         how = _MAPPED if is_map and state == JobState.SUCCEEDED else state
-        for children in below:
-            for child in decode_ids(children) if children != "[]" else ():
-                ended.setdefault(child, []).append(how)
+        for child in decode_ids(children) if children != "[[]]" else ():
+            ended.setdefault(child, []).append(how)
     return ended
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -118,8 +118,7 @@ async def insert_steps(talk: Talk, place: Place, steps: Sequence[NewStep]) -> Pr
     for some in chunks(rows, _weigh, most=_BATCH):
         await talk.ask("insert_steps", workflow=place.workflow, rows=to_json(some))
     await talk.insert(jobs)
-    if linked := [link for link in family.links if link[0] not in place.past]:
-        await talk.ask("link_steps", rows=to_json(linked))
+    await link_steps(talk, place.workflow, family, past=place.past)
     number = len(steps)
     await talk.ask(
         "grow_workflow", workflow=place.workflow, number=number, live=number, edges=family.edges
@@ -143,22 +142,6 @@ class Family(msgspec.Struct, frozen=True):
     def edges(self) -> int:
         return sum(map(len, self.parents.values()))
 
-    @property
-    def links(self) -> list[tuple[JobId, list[JobId], list[JobId], int, list[JobId]]]:
-        """What steps that were there before have to know of new ones."""
-        old = sorted((self.parents.keys() | self.children.keys() | self.grown.keys()) - self.own)
-        none: list[JobId] = []
-        return [
-            (
-                id,
-                above := self.parents.get(id, none),
-                self.children.get(id, none),
-                len(above),
-                self.grown.get(id, none),
-            )
-            for id in old
-        ]
-
 
 def family_of(steps: Sequence[NewStep]) -> Family:
     own = {step.job.id for step in steps}
@@ -176,6 +159,21 @@ def family_of(steps: Sequence[NewStep]) -> Family:
             parents.setdefault(child, []).append(id)
             children.setdefault(id, []).append(child)
     return Family(own, parents, children, grown)
+
+
+async def link_steps(
+    talk: Talk, workflow: JobId, family: Family, *, past: Collection[JobId] = ()
+) -> None:
+    """What steps that were there before have to know of new ones; not these, which will not end again."""
+    sides = {"parents": family.parents, "children": family.children, "grown": family.grown}
+    known = {*family.own, *past}
+    links = [
+        (id, side, jobs) for side, of in sides.items() for id, jobs in of.items() if id not in known
+    ]
+    if links:
+        talk.say("link_steps", workflow=workflow, rows=to_json(links))
+        counts = {id: len(family.parents.get(id, ())) for id, _, _ in sorted(links)}
+        await talk.ask("note_links", rows=to_json([*counts.items()]))
 
 
 def _row(

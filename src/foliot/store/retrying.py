@@ -38,7 +38,7 @@ from foliot.store.flowing import (
     tell,
     to_json,
 )
-from foliot.store.growing import as_inserted
+from foliot.store.growing import Family, as_inserted, link_steps
 from foliot.store.reply import Rows
 
 
@@ -75,7 +75,7 @@ async def retry(talk: Talk, id: JobId, only: Sequence[JobId]) -> tuple[list[JobI
     await _live_again(talk, jobs, lives)
     await talk.ask("reset_steps", rows=to_json(rows))
     await talk.ask("count_steps", rows=to_json(graph.recount(again)))
-    await talk.ask("link_steps", rows=to_json(graph.find_unknown(again)))
+    await link_steps(talk, id, graph.find_unknown(again))
     await talk.ask("reopen_workflow", id=id, number=len(rows), failed=failed)
     await talk.ask("note_began", id=id)
     if ruled_out := [job for job, verdict in again.items() if verdict == "skip"]:
@@ -236,16 +236,16 @@ class _Graph(msgspec.Struct, frozen=True):
             if not (row[14] or row[15]) and any(p in again for p in self.parents[JobId(row[0])])
         ]
 
-    def find_unknown(self, again: Collection[JobId]) -> list[tuple[object, ...]]:
-        """As link_steps reads it: children that wait for parents which do not know of them. These had ended in another
-        chain when they were followed; it has become a part of this one, and they live again."""
+    def find_unknown(self, again: Collection[JobId]) -> Family:
+        """Children that wait for parents which do not know of them. These had ended in another chain when they were
+        followed; it has become a part of this one, and they live again."""
         children = {JobId(row[0]): {*decode_ids(row[6])} for row in self.rows}
         found: dict[JobId, list[JobId]] = {}
         for job in [*again, *self._waiting_for(again)]:
             for parent in self.parents[job]:
                 if self.states[parent] is None and job not in children[parent]:
                     found.setdefault(parent, []).append(job)
-        return [(parent, [], some, 0, []) for parent, some in sorted(found.items())]
+        return Family(set(), {}, found, {})
 
 
 def _why_not_anew(row: tuple[Any, ...], *, is_map: bool) -> str | None:

@@ -29,6 +29,7 @@ from foliot.model.rollup import Ended, Histogram, Key, Rollup, Sum, add_up
 from foliot.model.schedule import FOREVER, Gap, Rules, Schedule, ScheduleState
 from foliot.model.session import Session
 from foliot.model.workflow import SLEEP_KIND, Around, Rule, Step, Workflow, WorkflowState
+from foliot.store.flowing import decode_ids
 from foliot.store.queueing import Queue
 from foliot.store.scheduling import Due, OpenGap, Run
 
@@ -48,7 +49,6 @@ _decode_template: Final = msgspec.json.Decoder(NewJob).decode
 _decode_histogram: Final = msgspec.json.Decoder(Histogram).decode
 _decode_histograms: Final = msgspec.json.Decoder(list[Histogram]).decode
 _decode_numbers: Final = msgspec.json.Decoder(list[int]).decode
-_decode_ids: Final = msgspec.json.Decoder(tuple[JobId, ...]).decode
 
 
 def claimed_jobs(rows: Sequence[Row]) -> list[ClaimedJob]:
@@ -296,8 +296,8 @@ def step(row: Row, time: ToTime) -> Step:
         kind="" if template is None else template.kind,
         rule=Rule(row[3]),
         state=JobState(row[4]),
-        parents=_decode_ids(row[5]),
-        children=_decode_ids(row[6]),
+        parents=decode_ids(row[5]),
+        children=decode_ids(row[6]),
         signal=row[7],
         mapped=row[8],
         added_by=row[9],
@@ -334,7 +334,7 @@ def parents(found: Iterable[Row]) -> dict[JobId, tuple[Parent, ...]]:
     known: dict[JobId, Parent] = {}
     for job, above, name, state, result, mapped in found:
         if above is not None:
-            steps[JobId(job)] = _decode_ids(above)
+            steps[JobId(job)] = decode_ids(above)
         else:
             ended = None if state is None else JobState(state)
             raw = None if result is None else bytes(result)

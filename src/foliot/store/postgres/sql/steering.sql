@@ -1,6 +1,22 @@
 -- What is done to whole workflows: signals, cancel, pause, retry, and what time does. The workflow's row is locked
 -- first, by lock_workflows.
 
+-- name: get_workflow
+SELECT w.id::text, w.name, w.namespace, w.state, w.policy, w.total, w.remaining, w.failed, w.created_at, w.deadline_at,
+       w.finished_at, w.paused_at, w.paused_by, w.note, w.reason, w.cancel_requested, w.waiter::text, w.chain,
+       w.deadline, w.fingerprint
+FROM foliot.workflows w WHERE w.partition = :partition AND w.id = :id::uuid;
+
+-- name: list_workflows
+SELECT w.id::text, w.name, w.namespace, w.state, w.policy, w.total, w.remaining, w.failed, w.created_at, w.deadline_at,
+       w.finished_at, w.paused_at, w.paused_by, w.note, w.reason, w.cancel_requested, w.waiter::text, w.chain,
+       w.deadline, w.fingerprint
+FROM foliot.workflows w
+WHERE w.partition = :partition AND NOT w.chain AND (:name::text IS NULL OR w.name = :name)
+  AND (:state::text IS NULL OR w.state = :state OR :state = 'paused' AND w.state = 'running' AND w.paused_at IS NOT NULL)
+  AND (:before::uuid IS NULL OR (w.created_at, w.id) < (:before_at::timestamptz, :before::uuid))
+ORDER BY w.created_at DESC, w.id DESC LIMIT :limit;
+
 -- name: take_signals
 -- Rows of [workflow, name]: signals that had come before.
 DELETE FROM foliot.signals g
@@ -154,13 +170,24 @@ WITH moved AS (
 ), ended AS (
     UPDATE foliot.workflows w
     SET state = 'succeeded', finished_at = coalesce(:now, now()), total = 0, remaining = 0, failed = 0, forgiven = 0,
-        edges = 0, followed_by = jsonb_build_array(:id::text)::text
+        edges = 0
     WHERE w.partition = :partition AND w.id = :other::uuid
+), links AS (
+    UPDATE foliot.links l SET workflow = :id::uuid WHERE l.partition = :partition AND l.workflow = :other::uuid
+), handed AS (
+    DELETE FROM foliot.followers b
+    WHERE b.partition = :partition AND b.workflow = :other::uuid AND b.follower <> :id::uuid
+    RETURNING b.follower
+), followers AS (
+    INSERT INTO foliot.followers (partition, workflow, follower)
+    SELECT :partition::smallint, :id::uuid, h.follower FROM handed h
+    UNION ALL
+    SELECT :partition::smallint, :other::uuid, :id::uuid
+    ON CONFLICT DO NOTHING
 )
 UPDATE foliot.workflows w
 SET total = w.total + o.total, remaining = w.remaining + o.remaining, failed = w.failed + o.failed,
-    forgiven = w.forgiven + o.forgiven, edges = w.edges + o.edges,
-    followed_by = (w.followed_by::jsonb || o.followed_by::jsonb)::text
+    forgiven = w.forgiven + o.forgiven, edges = w.edges + o.edges
 FROM other o
 WHERE w.partition = :partition AND w.id = :id::uuid;
 
@@ -270,11 +297,11 @@ WHERE w.partition = :partition AND w.state <> 'running' AND j.cancel_requested A
 -- Those that may be forgotten, before it is looked once more: jobs may have followed their steps since this began.
 SELECT w.id::text FROM foliot.workflows w
 WHERE w.partition = :partition AND w.finished_at < coalesce(:now, now()) - make_interval(secs => :keep)
-  AND (w.followed_by = '[]' OR NOT EXISTS (
-      SELECT FROM jsonb_array_elements_text(w.followed_by::jsonb) i
-      JOIN foliot.workflows f ON f.partition = :partition AND f.id = i::uuid
-      WHERE f.finished_at IS NULL OR f.finished_at >= coalesce(:now, now()) - make_interval(secs => :keep)
-         OR f.total = 0))
+  AND NOT EXISTS (
+      SELECT FROM foliot.followers b JOIN foliot.workflows f ON f.partition = :partition AND f.id = b.follower
+      WHERE b.partition = :partition AND b.workflow = w.id
+        AND (f.finished_at IS NULL OR f.finished_at >= coalesce(:now, now()) - make_interval(secs => :keep)
+             OR f.total = 0))
 ORDER BY w.finished_at, w.id LIMIT :limit::bigint FOR UPDATE SKIP LOCKED;
 
 -- name: prune_workflows
@@ -284,11 +311,11 @@ WITH due AS MATERIALIZED (
     SELECT w.id, w.total, w.finished_at FROM foliot.workflows w
     WHERE w.partition = :partition AND w.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
       AND w.finished_at < coalesce(:now, now()) - make_interval(secs => :keep)
-      AND (w.followed_by = '[]' OR NOT EXISTS (
-          SELECT FROM jsonb_array_elements_text(w.followed_by::jsonb) i
-          JOIN foliot.workflows f ON f.partition = :partition AND f.id = i::uuid
-          WHERE f.finished_at IS NULL OR f.finished_at >= coalesce(:now, now()) - make_interval(secs => :keep)
-             OR f.total = 0))
+      AND NOT EXISTS (
+          SELECT FROM foliot.followers b JOIN foliot.workflows f ON f.partition = :partition AND f.id = b.follower
+          WHERE b.partition = :partition AND b.workflow = w.id
+            AND (f.finished_at IS NULL OR f.finished_at >= coalesce(:now, now()) - make_interval(secs => :keep)
+                 OR f.total = 0))
 ), old AS MATERIALIZED (
     SELECT p.id
     FROM (SELECT d.id, sum(d.total) OVER (ORDER BY d.finished_at, d.id) - d.total AS steps FROM due d) p
@@ -297,6 +324,10 @@ WITH due AS MATERIALIZED (
     DELETE FROM foliot.steps s WHERE s.partition = :partition AND s.workflow = ANY (ARRAY(SELECT id FROM old))
 ), signals AS (
     DELETE FROM foliot.signals g WHERE g.partition = :partition AND g.workflow = ANY (ARRAY(SELECT id FROM old))
+), links AS (
+    DELETE FROM foliot.links l WHERE l.partition = :partition AND l.workflow = ANY (ARRAY(SELECT id FROM old))
+), followed AS (
+    DELETE FROM foliot.followers b WHERE b.partition = :partition AND b.follower = ANY (ARRAY(SELECT id FROM old))
 )
 DELETE FROM foliot.workflows w WHERE w.partition = :partition AND w.id = ANY (ARRAY(SELECT id FROM old))
 RETURNING w.id::text;

@@ -1,6 +1,7 @@
 -- Graphs of jobs. What decides is model/workflow.py, once for both dialects; these statements read and write for it, in
 -- the transaction that ends a step. A workflow's row is locked first, rows in the order of their ids; what a statement
--- reads stands in one after that which has locked it. Batches are JSON: they are small, or made once.
+-- reads stands in one after that which has locked it. Batches are JSON: they are small, or made once. Parents and
+-- children are lists of lists: those that a step was submitted with, and those that it has got since.
 
 -- name: lock_workflows
 -- Before everything else. Of a locked row the newest version is read, so it may be read here.
@@ -48,13 +49,23 @@ WHERE s.partition = :partition AND s.workflow = :id::uuid
 -- Of these steps, but for those that they have added themselves.
 SELECT s.job::text, c.job::text, c.name
 FROM foliot.steps s
-CROSS JOIN jsonb_array_elements_text(s.children::jsonb) l
-JOIN foliot.steps c ON c.partition = :partition AND c.job = l::uuid
+CROSS JOIN LATERAL (SELECT s.children
+                    UNION ALL
+                    SELECT l.jobs FROM foliot.links l
+                    WHERE s.linked AND l.partition = :partition AND l.workflow = s.workflow AND l.step = s.job
+                      AND l.side = 'children') a (jobs)
+CROSS JOIN jsonb_array_elements_text(a.jobs::jsonb) i
+JOIN foliot.steps c ON c.partition = :partition AND c.job = i::uuid
 WHERE s.partition = :partition AND s.job = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
   AND c.state IS NULL AND NOT c.begun;
 
 -- name: list_graph
-SELECT s.job::text, s.name, s.parents FROM foliot.steps s
+SELECT s.job::text, s.name,
+       '[' || s.parents || CASE WHEN s.linked THEN (
+           SELECT coalesce(string_agg(',' || l.jobs, '' ORDER BY l.side, l.number), '') FROM foliot.links l
+           WHERE l.partition = :partition AND l.workflow = s.workflow AND l.step = s.job
+             AND l.side = 'parents') ELSE '' END || ']'
+FROM foliot.steps s
 WHERE s.partition = :partition AND s.workflow = :id::uuid;
 
 -- name: insert_workflow
@@ -80,32 +91,34 @@ FROM jsonb_array_elements(:rows::jsonb) s;
 
 -- name: note_follower
 -- Of workflows that have ended: whose jobs come after their steps, and are to see them.
-UPDATE foliot.workflows SET followed_by = (followed_by::jsonb || to_jsonb(:workflow::text))::text
-WHERE partition = :partition AND id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
-  AND NOT followed_by::jsonb @> to_jsonb(:workflow::text);
+INSERT INTO foliot.followers (partition, workflow, follower)
+SELECT :partition::smallint, i::uuid, :workflow::uuid FROM jsonb_array_elements_text(:ids::jsonb) i
+ON CONFLICT DO NOTHING;
 
 -- name: grow_workflow
 UPDATE foliot.workflows SET total = total + :number, remaining = remaining + :live, edges = edges + :edges
 WHERE partition = :partition AND id = :workflow::uuid;
 
 -- name: link_steps
--- Steps that have new children, and ones that have new parents: rows of [job, new parents, new children, more pending,
--- new children that it has added itself]. Children are appended as text: thousands may follow one, each by itself, and
--- to parse those before it took each longer than all else.
+-- Steps that were there before have new parents or children: rows of [step, side, jobs].
+INSERT INTO foliot.links (partition, workflow, step, side, number, jobs)
+SELECT :partition::smallint, :workflow::uuid, (n ->> 0)::uuid, n ->> 1,
+       coalesce((SELECT max(l.number) FROM foliot.links l
+                 WHERE l.partition = :partition AND l.workflow = :workflow::uuid AND l.step = (n ->> 0)::uuid
+                   AND l.side = n ->> 1), 0) + 1,
+       n ->> 2
+FROM jsonb_array_elements(:rows::jsonb) n;
+
+-- name: note_links
+-- The same steps, each once, with how many more parents they wait for. Most have been told before that they are linked.
 WITH told AS MATERIALIZED (
     SELECT jsonb_object_agg(n ->> 0, n) AS facts, array_agg((n ->> 0)::uuid) AS ids FROM jsonb_array_elements(:rows::jsonb) n
 )
 UPDATE foliot.steps s
-SET parents = CASE WHEN (SELECT facts FROM told) -> s.job::text -> 1 = '[]' THEN s.parents
-                   ELSE (s.parents::jsonb || ((SELECT facts FROM told) -> s.job::text -> 1))::text END,
-    children = CASE WHEN (SELECT facts FROM told) -> s.job::text -> 2 = '[]' THEN s.children
-                    WHEN s.children = '[]' THEN (SELECT facts FROM told) -> s.job::text ->> 2
-                    ELSE left(s.children, -1) || ', ' || substr((SELECT facts FROM told) -> s.job::text ->> 2, 2) END,
-    grown = CASE WHEN (SELECT facts FROM told) -> s.job::text -> 4 = '[]' THEN s.grown
-                 ELSE (s.grown::jsonb || ((SELECT facts FROM told) -> s.job::text -> 4))::text END,
-    pending = s.pending + ((SELECT facts FROM told) -> s.job::text ->> 3)::integer,
-    above = s.above + ((SELECT facts FROM told) -> s.job::text ->> 3)::integer
-WHERE s.partition = :partition AND s.job = ANY ((SELECT ids FROM told)::uuid[]);
+SET linked = true, pending = s.pending + ((SELECT facts FROM told) -> s.job::text ->> 1)::integer,
+    above = s.above + ((SELECT facts FROM told) -> s.job::text ->> 1)::integer
+WHERE s.partition = :partition AND s.job = ANY ((SELECT ids FROM told)::uuid[])
+  AND (NOT s.linked OR ((SELECT facts FROM told) -> s.job::text ->> 1)::integer > 0);
 
 -- name: link_jobs
 -- Jobs that were submitted by themselves become steps. One that runs is finished as such from now on.
@@ -189,11 +202,16 @@ WHERE s.partition = :partition AND s.state IS NULL
 UPDATE foliot.steps s SET told = true
 WHERE s.partition = :partition AND s.state IS NOT NULL AND NOT s.told
   AND s.workflow = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
-RETURNING s.workflow::text, s.job::text, s.state, s.children, s.grown, s.template::jsonb ->> 'kind' = 'foliot.map';
+RETURNING s.workflow::text, s.job::text, s.state, s.template::jsonb ->> 'kind' = 'foliot.map',
+       '[' || s.children || CASE WHEN s.linked THEN (
+           SELECT coalesce(string_agg(',' || l.jobs, '' ORDER BY l.side, l.number), '') FROM foliot.links l
+           WHERE l.partition = :partition AND l.workflow = s.workflow AND l.step = s.job
+             AND l.side IN ('children', 'grown')) ELSE '' END || ']';
 
 -- name: settle_workflows
--- Rows of [workflow, steps told, failed ones among them]. With the last step the workflow ends, which is told to those
--- who listen; of a chain, nobody listens to more than its jobs.
+-- Rows of [workflow, steps told, failed ones among them]. With the last step the workflow ends, and no pause outlives
+-- that: nobody could take it from one that is tried again. It is told to those who listen; of a chain, nobody listens to
+-- more than its jobs.
 WITH settled AS (
     UPDATE foliot.workflows w
     SET remaining = w.remaining - (l.n ->> 1)::integer, failed = w.failed + (l.n ->> 2)::integer,
@@ -201,7 +219,10 @@ WITH settled AS (
                      WHEN w.reason = 'deadline' THEN 'failed'
                      WHEN w.cancel_requested THEN 'cancelled'
                      WHEN w.failed + (l.n ->> 2)::integer > 0 THEN 'failed' ELSE 'succeeded' END,
-        finished_at = CASE WHEN w.remaining > (l.n ->> 1)::integer THEN NULL ELSE coalesce(:now, now()) END
+        finished_at = CASE WHEN w.remaining > (l.n ->> 1)::integer THEN NULL ELSE coalesce(:now, now()) END,
+        paused_at = CASE WHEN w.remaining > (l.n ->> 1)::integer THEN w.paused_at END,
+        paused_by = CASE WHEN w.remaining > (l.n ->> 1)::integer THEN w.paused_by END,
+        note = CASE WHEN w.remaining > (l.n ->> 1)::integer THEN w.note END
     FROM jsonb_array_elements(:rows::jsonb) AS l (n)
     WHERE w.partition = :partition AND w.id = (l.n ->> 0)::uuid
     RETURNING w.id, w.state, w.policy, w.cancel_requested, w.stopped, w.paused_at IS NOT NULL AS paused, w.failed,
@@ -304,9 +325,16 @@ RETURNING j.lane, j.state;
 
 -- name: list_steps
 -- With the state of each job, live or ended.
-SELECT s.job::text, s.number, s.name, s.rule, coalesce(s.state, j.state, 'waiting'), s.parents,
-       CASE WHEN s.grown = '[]' THEN s.children ELSE (s.children::jsonb || s.grown::jsonb)::text END, s.signal,
-       s.mapped::text, s.added_by::text, s.finished_at, s.result, s.template, s.payload, s.begun, s.state,
+SELECT s.job::text, s.number, s.name, s.rule, coalesce(s.state, j.state, 'waiting'),
+       '[' || s.parents || CASE WHEN s.linked THEN (
+           SELECT coalesce(string_agg(',' || l.jobs, '' ORDER BY l.side, l.number), '') FROM foliot.links l
+           WHERE l.partition = :partition AND l.workflow = s.workflow AND l.step = s.job
+             AND l.side = 'parents') ELSE '' END || ']',
+       '[' || s.children || CASE WHEN s.linked THEN (
+           SELECT coalesce(string_agg(',' || l.jobs, '' ORDER BY l.side, l.number), '') FROM foliot.links l
+           WHERE l.partition = :partition AND l.workflow = s.workflow AND l.step = s.job
+             AND l.side IN ('children', 'grown')) ELSE '' END || ']',
+       s.signal, s.mapped::text, s.added_by::text, s.finished_at, s.result, s.template, s.payload, s.begun, s.state,
        coalesce(j.claimed_at, h.started_at, d.started_at), coalesce(j.hold, h.reason, d.reason), s.fence, s.generation,
        j.cancel_requested AND s.state IS NULL
 FROM foliot.steps s
@@ -323,7 +351,11 @@ ORDER BY s.number;
 -- are; and the first of the others that failed. Without what they took and returned, which may be much. Of parents that
 -- have not ended the first that a pause holds are named as well. Rides the primary key, and steps_name where one has failed.
 WITH own AS MATERIALIZED (
-    SELECT s.workflow, s.parents, w.failed, w.paused_at IS NOT NULL AS paused
+    SELECT s.workflow, w.failed, w.paused_at IS NOT NULL AS paused,
+           '[' || s.parents || CASE WHEN s.linked THEN (
+               SELECT coalesce(string_agg(',' || l.jobs, '' ORDER BY l.side, l.number), '') FROM foliot.links l
+               WHERE l.partition = :partition AND l.workflow = s.workflow AND l.step = s.job
+                 AND l.side = 'parents') ELSE '' END || ']' AS parents
     FROM foliot.steps s JOIN foliot.workflows w ON w.partition = :partition AND w.id = s.workflow
     WHERE s.partition = :partition AND s.job = :job::uuid
 ), near AS MATERIALIZED (
@@ -339,12 +371,12 @@ WITH own AS MATERIALIZED (
     FROM (SELECT s.job, p.place, count(*) OVER (PARTITION BY s.state) AS number,
                  row_number() OVER (PARTITION BY s.state, s.pause ORDER BY p.place) AS turn
           FROM own o
-          CROSS JOIN LATERAL jsonb_array_elements_text(o.parents::jsonb) WITH ORDINALITY p (job, place)
+          CROSS JOIN LATERAL jsonb_path_query(o.parents::jsonb, '$[*][*]') WITH ORDINALITY p (job, place)
           CROSS JOIN LATERAL (
               SELECT e.job, e.state, CASE WHEN o.paused AND e.state IS NULL THEN (
                          SELECT j.hold FROM foliot.jobs j
                          WHERE j.partition = :partition AND j.id = e.job AND j.hold || '' = 'paused') END AS pause
-              FROM foliot.steps e WHERE e.partition = :partition AND e.job = p.job::uuid LIMIT 1) s) a
+              FROM foliot.steps e WHERE e.partition = :partition AND e.job = (p.job #>> '{}')::uuid LIMIT 1) s) a
     WHERE a.turn <= :most
 )
 SELECT s.job::text, s.number, s.name, s.rule, coalesce(s.state, j.state, 'waiting'), '[]', '[]', s.signal,
@@ -366,33 +398,25 @@ ORDER BY n.part, n.place;
 SELECT s.job::text, s.number, s.name, s.rule, coalesce(s.state, 'waiting'), '[]', '[]', s.signal,
        s.mapped::text, s.added_by::text, s.finished_at, NULL::bytea, s.template, s.payload, s.begun, s.state, NULL, NULL
 FROM (SELECT c.job, c.place
-      FROM foliot.steps o
-      CROSS JOIN LATERAL jsonb_array_elements_text(o.children::jsonb || o.grown::jsonb) WITH ORDINALITY c (job, place)
-      WHERE o.partition = :partition AND o.job = :job::uuid
+      FROM (SELECT '[' || s.children || CASE WHEN s.linked THEN (
+                       SELECT coalesce(string_agg(',' || l.jobs, '' ORDER BY l.side, l.number), '') FROM foliot.links l
+                       WHERE l.partition = :partition AND l.workflow = s.workflow AND l.step = s.job
+                         AND l.side IN ('children', 'grown')) ELSE '' END || ']' AS children
+            FROM foliot.steps s WHERE s.partition = :partition AND s.job = :job::uuid) o
+      CROSS JOIN LATERAL jsonb_path_query(o.children::jsonb, '$[*][*]') WITH ORDINALITY c (job, place)
       ORDER BY c.place LIMIT :most) c
-CROSS JOIN LATERAL (SELECT * FROM foliot.steps e WHERE e.partition = :partition AND e.job = c.job::uuid LIMIT 1) s
+CROSS JOIN LATERAL (SELECT * FROM foliot.steps e WHERE e.partition = :partition AND e.job = (c.job #>> '{}')::uuid LIMIT 1) s
 ORDER BY c.place;
-
--- name: get_workflow
-SELECT w.id::text, w.name, w.namespace, w.state, w.policy, w.total, w.remaining, w.failed, w.created_at, w.deadline_at,
-       w.finished_at, w.paused_at, w.paused_by, w.note, w.reason, w.cancel_requested, w.waiter::text, w.chain,
-       w.deadline, w.fingerprint
-FROM foliot.workflows w WHERE w.partition = :partition AND w.id = :id::uuid;
-
--- name: list_workflows
-SELECT w.id::text, w.name, w.namespace, w.state, w.policy, w.total, w.remaining, w.failed, w.created_at, w.deadline_at,
-       w.finished_at, w.paused_at, w.paused_by, w.note, w.reason, w.cancel_requested, w.waiter::text, w.chain,
-       w.deadline, w.fingerprint
-FROM foliot.workflows w
-WHERE w.partition = :partition AND NOT w.chain AND (:name::text IS NULL OR w.name = :name)
-  AND (:state::text IS NULL OR w.state = :state OR :state = 'paused' AND w.state = 'running' AND w.paused_at IS NOT NULL)
-  AND (:before::uuid IS NULL OR (w.created_at, w.id) < (:before_at::timestamptz, :before::uuid))
-ORDER BY w.created_at DESC, w.id DESC LIMIT :limit;
 
 -- name: list_parents
 -- Of these steps: first whose parents are which, then those parents, each once.
 WITH mine AS MATERIALIZED (
-    SELECT s.job, s.parents FROM foliot.steps s
+    SELECT s.job,
+           '[' || s.parents || CASE WHEN s.linked THEN (
+               SELECT coalesce(string_agg(',' || l.jobs, '' ORDER BY l.side, l.number), '') FROM foliot.links l
+               WHERE l.partition = :partition AND l.workflow = s.workflow AND l.step = s.job
+                 AND l.side = 'parents') ELSE '' END || ']' AS parents
+    FROM foliot.steps s
     WHERE s.partition = :partition
       AND s.job = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
 )
@@ -400,4 +424,5 @@ SELECT m.job::text, m.parents, NULL::text, NULL::text, NULL::bytea, NULL::text F
 UNION ALL
 SELECT s.job::text, NULL, s.name, s.state, s.result, s.mapped::text FROM foliot.steps s
 WHERE s.partition = :partition
-  AND s.job = ANY (ARRAY(SELECT DISTINCT p::uuid FROM mine m, jsonb_array_elements_text(m.parents::jsonb) p));
+  AND s.job = ANY (ARRAY(SELECT DISTINCT p::uuid
+                         FROM mine m, jsonb_array_elements(m.parents::jsonb) a, jsonb_array_elements_text(a) p));

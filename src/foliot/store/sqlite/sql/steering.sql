@@ -1,6 +1,23 @@
 -- What is done to whole workflows: signals, cancel, pause, retry, and what time does. The workflow's row is locked
 -- first, by lock_workflows.
 
+-- name: get_workflow
+SELECT w.id, w.name, w.namespace, w.state, w.policy, w.total, w.remaining, w.failed, w.created_at, w.deadline_at,
+       w.finished_at, w.paused_at, w.paused_by, w.note, w.reason, w.cancel_requested, w.waiter, w.chain,
+       w.deadline, w.fingerprint
+FROM foliot_workflows w WHERE w.partition = :partition AND w.id = :id;
+
+-- name: list_workflows
+SELECT w.id, w.name, w.namespace, w.state, w.policy, w.total, w.remaining, w.failed, w.created_at, w.deadline_at,
+       w.finished_at, w.paused_at, w.paused_by, w.note, w.reason, w.cancel_requested, w.waiter, w.chain,
+       w.deadline, w.fingerprint
+FROM foliot_workflows w
+WHERE w.partition = :partition AND NOT w.chain AND (:name IS NULL OR w.name = :name)
+  AND (:state IS NULL OR w.state || '' = :state
+       OR :state = 'paused' AND w.state || '' = 'running' AND w.paused_at IS NOT NULL)
+  AND (:before_at IS NULL OR (w.created_at, w.id) < (:before_at, :before))
+ORDER BY w.created_at DESC, w.id DESC LIMIT :limit;
+
 -- name: take_signals
 -- Rows of [workflow, name]: signals that had come before.
 DELETE FROM foliot_signals
@@ -141,16 +158,19 @@ WHERE partition = :partition AND workflow = :other;
 UPDATE foliot_workflows
 SET total = foliot_workflows.total + o.total, remaining = foliot_workflows.remaining + o.remaining,
     failed = foliot_workflows.failed + o.failed, forgiven = foliot_workflows.forgiven + o.forgiven,
-    edges = foliot_workflows.edges + o.edges,
-    followed_by = (SELECT json_group_array(f.value) FROM (
-        SELECT value FROM json_each(foliot_workflows.followed_by) UNION ALL SELECT value FROM json_each(o.followed_by)) f)
+    edges = foliot_workflows.edges + o.edges
 FROM foliot_workflows o
 WHERE foliot_workflows.partition = :partition AND foliot_workflows.id = :id
   AND o.partition = :partition AND o.id = :other;
 UPDATE foliot_workflows
-SET state = 'succeeded', finished_at = :now, total = 0, remaining = 0, failed = 0, forgiven = 0, edges = 0,
-    followed_by = json_array(:id)
+SET state = 'succeeded', finished_at = :now, total = 0, remaining = 0, failed = 0, forgiven = 0, edges = 0
 WHERE partition = :partition AND id = :other;
+UPDATE foliot_links SET workflow = :id WHERE partition = :partition AND workflow = :other;
+INSERT OR IGNORE INTO foliot_followers (partition, workflow, follower)
+SELECT :partition, :id, follower FROM foliot_followers
+WHERE partition = :partition AND workflow = :other AND follower <> :id;
+DELETE FROM foliot_followers WHERE partition = :partition AND workflow = :other AND follower <> :id;
+INSERT OR IGNORE INTO foliot_followers (partition, workflow, follower) VALUES (:partition, :other, :id);
 
 -- name: find_changed_jobs
 -- Of these, as they have ended, those that were changed while they were steps.
@@ -256,13 +276,15 @@ FROM (SELECT o.id, sum(o.total) OVER (ORDER BY o.finished_at, o.id) - o.total AS
       FROM (SELECT w.id, w.total, w.finished_at FROM foliot_workflows w
             WHERE w.partition = :partition AND w.finished_at IS NOT NULL
               AND w.finished_at < :now - CAST(:keep * 1000000 AS INTEGER)
-              AND (w.followed_by = '[]' OR NOT EXISTS (
-                  SELECT 1 FROM json_each(w.followed_by) i CROSS JOIN foliot_workflows f
-                  WHERE f.partition = :partition AND f.id = i.value
+              AND NOT EXISTS (
+                  SELECT 1 FROM foliot_followers b CROSS JOIN foliot_workflows f
+                  WHERE b.partition = :partition AND b.workflow = w.id AND f.partition = :partition AND f.id = b.follower
                     AND (f.finished_at IS NULL OR f.finished_at >= :now - CAST(:keep * 1000000 AS INTEGER)
-                         OR f.total = 0)))
+                         OR f.total = 0))
             ORDER BY w.finished_at, w.id LIMIT :limit) o) p
 WHERE p.steps < :limit;
 DELETE FROM foliot_steps WHERE partition = :partition AND workflow IN (SELECT value FROM json_each(:ids));
 DELETE FROM foliot_signals WHERE partition = :partition AND workflow IN (SELECT value FROM json_each(:ids));
+DELETE FROM foliot_links WHERE partition = :partition AND workflow IN (SELECT value FROM json_each(:ids));
+DELETE FROM foliot_followers WHERE partition = :partition AND follower IN (SELECT value FROM json_each(:ids));
 DELETE FROM foliot_workflows WHERE partition = :partition AND id IN (SELECT value FROM json_each(:ids));

@@ -1,6 +1,7 @@
 -- Graphs of jobs. What decides is model/workflow.py, once for both dialects; these statements read and write for it, in
 -- the transaction that ends a step. Nobody else writes meanwhile, so nothing has to be locked. Batches are JSON: they are
--- walked, and the rows are looked up (CROSS JOIN).
+-- walked, and the rows are looked up (CROSS JOIN). Parents and children are lists of lists: those that a step was
+-- submitted with, and those that it has got since.
 
 -- name: any_running_workflow
 -- Only here: where there is none, jobs that end are not looked up as steps. Rides foliot_workflows_running.
@@ -44,12 +45,24 @@ WHERE s.partition = :partition AND s.workflow = :id AND s.name = n.value;
 -- name: find_waiting_children
 -- Of these steps, but for those that they have added themselves.
 SELECT s.job, c.job, c.name
-FROM json_each(:ids) i CROSS JOIN foliot_steps s CROSS JOIN json_each(s.children) l CROSS JOIN foliot_steps c
+FROM json_each(:ids) i CROSS JOIN foliot_steps s
+CROSS JOIN json_each('[' || s.children || CASE WHEN s.linked THEN (
+           SELECT coalesce(',' || group_concat(o.jobs), '')
+           FROM (SELECT l.jobs FROM foliot_links l
+                 WHERE l.partition = :partition AND l.workflow = s.workflow AND l.step = s.job
+                   AND l.side = 'children' ORDER BY l.side, l.number) o) ELSE '' END || ']') a
+CROSS JOIN json_each(a.value) l CROSS JOIN foliot_steps c
 WHERE s.partition = :partition AND s.job = i.value
   AND c.partition = :partition AND c.job = l.value AND c.state IS NULL AND NOT c.begun;
 
 -- name: list_graph
-SELECT s.job, s.name, s.parents FROM foliot_steps s INDEXED BY foliot_steps_name
+SELECT s.job, s.name,
+       '[' || s.parents || CASE WHEN s.linked THEN (
+           SELECT coalesce(',' || group_concat(o.jobs), '')
+           FROM (SELECT l.jobs FROM foliot_links l
+                 WHERE l.partition = :partition AND l.workflow = s.workflow AND l.step = s.job
+                   AND l.side = 'parents' ORDER BY l.side, l.number) o) ELSE '' END || ']'
+FROM foliot_steps s INDEXED BY foliot_steps_name
 WHERE s.partition = :partition AND s.workflow = :id;
 
 -- name: insert_workflow
@@ -78,37 +91,35 @@ FROM json_each(:rows) s;
 
 -- name: note_follower
 -- Of workflows that have ended: whose jobs come after their steps, and are to see them.
-UPDATE foliot_workflows SET followed_by = json_insert(followed_by, '$[#]', :workflow)
-WHERE partition = :partition AND id IN (SELECT value FROM json_each(:ids))
-  AND NOT EXISTS (SELECT 1 FROM json_each(followed_by) f WHERE f.value = :workflow);
+INSERT OR IGNORE INTO foliot_followers (partition, workflow, follower)
+SELECT :partition, value, :workflow FROM json_each(:ids);
 
 -- name: grow_workflow
 UPDATE foliot_workflows SET total = total + :number, remaining = remaining + :live, edges = edges + :edges
 WHERE partition = :partition AND id = :workflow;
 
 -- name: link_steps
--- Steps that have new children, and ones that have new parents: rows of [job, new parents, new children, more pending,
--- new children that it has added itself].
--- A list that both are in is made of their texts.
-WITH linked AS MATERIALIZED (
-    SELECT s.rowid AS place, json_extract(l.value, '$[1]') AS parents, json_extract(l.value, '$[2]') AS children,
-           json_extract(l.value, '$[3]') AS pending, json_extract(l.value, '$[4]') AS grown
+-- Steps that were there before have new parents or children: rows of [step, side, jobs].
+INSERT INTO foliot_links (partition, workflow, step, side, number, jobs)
+SELECT :partition, :workflow, json_extract(n.value, '$[0]'), json_extract(n.value, '$[1]'),
+       coalesce((SELECT max(l.number) FROM foliot_links l
+                 WHERE l.partition = :partition AND l.workflow = :workflow
+                   AND l.step = json_extract(n.value, '$[0]') AND l.side = json_extract(n.value, '$[1]')), 0) + 1,
+       json_extract(n.value, '$[2]')
+FROM json_each(:rows) n;
+
+-- name: note_links
+-- The same steps, each once, with how many more parents they wait for. Most have been told before that they are linked.
+WITH told AS MATERIALIZED (
+    SELECT s.rowid AS place, json_extract(l.value, '$[1]') AS pending
     FROM json_each(:rows) l CROSS JOIN foliot_steps s
     WHERE s.partition = :partition AND s.job = json_extract(l.value, '$[0]')
+      AND (NOT s.linked OR json_extract(l.value, '$[1]') > 0)
 )
 UPDATE foliot_steps
-SET parents = CASE WHEN l.parents = '[]' THEN foliot_steps.parents
-                   WHEN foliot_steps.parents = '[]' THEN l.parents
-                   ELSE rtrim(foliot_steps.parents, ']') || ',' || substr(l.parents, 2) END,
-    children = CASE WHEN l.children = '[]' THEN foliot_steps.children
-                    WHEN foliot_steps.children = '[]' THEN l.children
-                    ELSE rtrim(foliot_steps.children, ']') || ',' || substr(l.children, 2) END,
-    grown = CASE WHEN l.grown = '[]' THEN foliot_steps.grown
-                 WHEN foliot_steps.grown = '[]' THEN l.grown
-                 ELSE rtrim(foliot_steps.grown, ']') || ',' || substr(l.grown, 2) END,
-    pending = foliot_steps.pending + l.pending, above = foliot_steps.above + l.pending
-FROM linked l
-WHERE foliot_steps.rowid = l.place;
+SET linked = 1, pending = foliot_steps.pending + t.pending, above = foliot_steps.above + t.pending
+FROM told t
+WHERE foliot_steps.rowid = t.place;
 
 -- name: link_jobs
 -- Jobs that were submitted by themselves become steps. One that runs is finished as such from now on.
@@ -182,11 +193,17 @@ WHERE foliot_steps.rowid = e.place;
 UPDATE foliot_steps SET told = 1
 WHERE rowid IN (SELECT s.rowid FROM json_each(:ids) i CROSS JOIN foliot_steps s INDEXED BY foliot_steps_untold
                 WHERE s.partition = :partition AND s.workflow = i.value AND s.state IS NOT NULL AND NOT s.told)
-RETURNING workflow, job, state, children, grown, json_extract(template, '$.kind') = 'foliot.map';
+RETURNING workflow, job, state, json_extract(template, '$.kind') = 'foliot.map',
+       '[' || foliot_steps.children || CASE WHEN foliot_steps.linked THEN (
+           SELECT coalesce(',' || group_concat(o.jobs), '')
+           FROM (SELECT l.jobs FROM foliot_links l
+                 WHERE l.partition = :partition AND l.workflow = foliot_steps.workflow AND l.step = foliot_steps.job
+                   AND l.side IN ('children', 'grown') ORDER BY l.side, l.number) o) ELSE '' END || ']';
 
 -- name: settle_workflows
--- Rows of [workflow, steps told, failed ones among them]. With the last step the workflow ends, which is told to those
--- who listen; of a chain, nobody listens to more than its jobs.
+-- Rows of [workflow, steps told, failed ones among them]. With the last step the workflow ends, and no pause outlives
+-- that: nobody could take it from one that is tried again. It is told to those who listen; of a chain, nobody listens to
+-- more than its jobs.
 -- Whether it is paused is told by the time: `IS NOT NULL` after an UPDATE … FROM is wrong in SQLite (seen in 3.40.1).
 WITH told AS MATERIALIZED (
     SELECT w.rowid AS place, json_extract(l.value, '$[1]') AS number, json_extract(l.value, '$[2]') AS failed
@@ -199,7 +216,10 @@ SET remaining = remaining - l.number, failed = foliot_workflows.failed + l.faile
                  WHEN reason = 'deadline' THEN 'failed'
                  WHEN cancel_requested THEN 'cancelled'
                  WHEN foliot_workflows.failed + l.failed > 0 THEN 'failed' ELSE 'succeeded' END,
-    finished_at = CASE WHEN remaining > l.number THEN NULL ELSE :now END
+    finished_at = CASE WHEN remaining > l.number THEN NULL ELSE :now END,
+    paused_at = CASE WHEN remaining > l.number THEN paused_at END,
+    paused_by = CASE WHEN remaining > l.number THEN paused_by END,
+    note = CASE WHEN remaining > l.number THEN note END
 FROM told l
 WHERE foliot_workflows.rowid = l.place
 RETURNING id, state, policy, cancel_requested, stopped, paused_at, failed - forgiven, waiter;
@@ -297,10 +317,18 @@ RETURNING lane, state;
 
 -- name: list_steps
 -- With the state of each job, live or ended.
-SELECT s.job, s.number, s.name, s.rule, coalesce(s.state, j.state, 'waiting'), s.parents,
-       CASE WHEN s.grown = '[]' THEN s.children WHEN s.children = '[]' THEN s.grown
-            ELSE rtrim(s.children, ']') || ',' || substr(s.grown, 2) END, s.signal,
-       s.mapped, s.added_by, s.finished_at, s.result, s.template, s.payload, s.begun, s.state,
+SELECT s.job, s.number, s.name, s.rule, coalesce(s.state, j.state, 'waiting'),
+       '[' || s.parents || CASE WHEN s.linked THEN (
+           SELECT coalesce(',' || group_concat(o.jobs), '')
+           FROM (SELECT l.jobs FROM foliot_links l
+                 WHERE l.partition = :partition AND l.workflow = s.workflow AND l.step = s.job
+                   AND l.side = 'parents' ORDER BY l.side, l.number) o) ELSE '' END || ']',
+       '[' || s.children || CASE WHEN s.linked THEN (
+           SELECT coalesce(',' || group_concat(o.jobs), '')
+           FROM (SELECT l.jobs FROM foliot_links l
+                 WHERE l.partition = :partition AND l.workflow = s.workflow AND l.step = s.job
+                   AND l.side IN ('children', 'grown') ORDER BY l.side, l.number) o) ELSE '' END || ']',
+       s.signal, s.mapped, s.added_by, s.finished_at, s.result, s.template, s.payload, s.begun, s.state,
        coalesce(j.claimed_at, h.started_at, d.started_at), coalesce(j.hold, h.reason, d.reason), s.fence, s.generation,
        j.cancel_requested AND s.state IS NULL
 FROM foliot_steps s
@@ -319,7 +347,12 @@ ORDER BY s.number;
 -- have not ended the first that a pause holds are named as well. Rides the primary key, and foliot_steps_name where one has
 -- failed.
 WITH own AS MATERIALIZED (
-    SELECT s.workflow, s.parents, w.failed, w.paused_at IS NOT NULL AS paused
+    SELECT s.workflow, w.failed, w.paused_at IS NOT NULL AS paused,
+           '[' || s.parents || CASE WHEN s.linked THEN (
+               SELECT coalesce(',' || group_concat(o.jobs), '')
+               FROM (SELECT l.jobs FROM foliot_links l
+                     WHERE l.partition = :partition AND l.workflow = s.workflow AND l.step = s.job
+                       AND l.side = 'parents' ORDER BY l.side, l.number) o) ELSE '' END || ']' AS parents
     FROM foliot_steps s CROSS JOIN foliot_workflows w ON w.partition = :partition AND w.id = s.workflow
     WHERE s.partition = :partition AND s.job = :job
 ), near (part, job, place, number) AS MATERIALIZED (
@@ -334,10 +367,10 @@ WITH own AS MATERIALIZED (
     SELECT 'parent', a.job, a.place, a.number
     FROM (SELECT s.job, s.place, count(*) OVER (PARTITION BY s.state) AS number,
                  row_number() OVER (PARTITION BY s.state, s.pause ORDER BY s.place) AS turn
-          FROM (SELECT e.job, e.state, p.key AS place, CASE WHEN o.paused AND e.state IS NULL THEN (
+          FROM (SELECT e.job, e.state, p.id AS place, CASE WHEN o.paused AND e.state IS NULL THEN (
                            SELECT j.hold FROM foliot_jobs j
                            WHERE j.partition = :partition AND j.id = e.job AND j.hold || '' = 'paused') END AS pause
-                FROM own o CROSS JOIN json_each(o.parents) p
+                FROM own o CROSS JOIN json_tree(o.parents) p ON p.type = 'text'
                 CROSS JOIN foliot_steps e ON e.partition = :partition AND e.job = p.value) s) a
     WHERE a.turn <= :most
 )
@@ -359,38 +392,34 @@ ORDER BY n.part, n.place;
 -- the primary key.
 SELECT s.job, s.number, s.name, s.rule, coalesce(s.state, 'waiting'), '[]', '[]', s.signal,
        s.mapped, s.added_by, s.finished_at, NULL, s.template, s.payload, s.begun, s.state, NULL, NULL
-FROM (SELECT c.value AS job, g.key AS grown, c.key AS place
-      FROM foliot_steps o CROSS JOIN json_each(json_array(json(o.children), json(o.grown))) g CROSS JOIN json_each(g.value) c
-      WHERE o.partition = :partition AND o.job = :job
+FROM (SELECT c.value AS job, g.key AS turn, c.key AS place
+      FROM foliot_steps s
+      CROSS JOIN json_each('[' || s.children || CASE WHEN s.linked THEN (
+          SELECT coalesce(',' || group_concat(o.jobs), '')
+          FROM (SELECT l.jobs FROM foliot_links l
+                WHERE l.partition = :partition AND l.workflow = s.workflow AND l.step = s.job
+                  AND l.side IN ('children', 'grown') ORDER BY l.side, l.number) o) ELSE '' END || ']') g
+      CROSS JOIN json_each(g.value) c
+      WHERE s.partition = :partition AND s.job = :job
       ORDER BY g.key, c.key LIMIT :most) c
 CROSS JOIN foliot_steps s ON s.partition = :partition AND s.job = c.job
-ORDER BY c.grown, c.place;
-
--- name: get_workflow
-SELECT w.id, w.name, w.namespace, w.state, w.policy, w.total, w.remaining, w.failed, w.created_at, w.deadline_at,
-       w.finished_at, w.paused_at, w.paused_by, w.note, w.reason, w.cancel_requested, w.waiter, w.chain,
-       w.deadline, w.fingerprint
-FROM foliot_workflows w WHERE w.partition = :partition AND w.id = :id;
-
--- name: list_workflows
-SELECT w.id, w.name, w.namespace, w.state, w.policy, w.total, w.remaining, w.failed, w.created_at, w.deadline_at,
-       w.finished_at, w.paused_at, w.paused_by, w.note, w.reason, w.cancel_requested, w.waiter, w.chain,
-       w.deadline, w.fingerprint
-FROM foliot_workflows w
-WHERE w.partition = :partition AND NOT w.chain AND (:name IS NULL OR w.name = :name)
-  AND (:state IS NULL OR w.state || '' = :state
-       OR :state = 'paused' AND w.state || '' = 'running' AND w.paused_at IS NOT NULL)
-  AND (:before_at IS NULL OR (w.created_at, w.id) < (:before_at, :before))
-ORDER BY w.created_at DESC, w.id DESC LIMIT :limit;
+ORDER BY c.turn, c.place;
 
 -- name: list_parents
 -- Of these steps: first whose parents are which, then those parents, each once.
 WITH mine AS MATERIALIZED (
-    SELECT s.job, s.parents FROM json_each(:ids) i CROSS JOIN foliot_steps s
+    SELECT s.job,
+           '[' || s.parents || CASE WHEN s.linked THEN (
+               SELECT coalesce(',' || group_concat(o.jobs), '')
+               FROM (SELECT l.jobs FROM foliot_links l
+                     WHERE l.partition = :partition AND l.workflow = s.workflow AND l.step = s.job
+                       AND l.side = 'parents' ORDER BY l.side, l.number) o) ELSE '' END || ']' AS parents
+    FROM json_each(:ids) i CROSS JOIN foliot_steps s
     WHERE s.partition = :partition AND s.job = i.value
 )
 SELECT m.job, m.parents, NULL, NULL, NULL, NULL FROM mine m
 UNION ALL
 SELECT s.job, NULL, s.name, s.state, s.result, s.mapped
-FROM (SELECT DISTINCT p.value AS job FROM mine m CROSS JOIN json_each(m.parents) p) p CROSS JOIN foliot_steps s
+FROM (SELECT DISTINCT p.value AS job
+      FROM mine m CROSS JOIN json_each(m.parents) a CROSS JOIN json_each(a.value) p) p CROSS JOIN foliot_steps s
 WHERE s.partition = :partition AND s.job = p.job;

@@ -26,7 +26,6 @@ CREATE TABLE foliot.workflows (
     reason           text,
     waiter           uuid,                                -- the job that stands for it elsewhere
     fingerprint      text        NOT NULL,
-    followed_by      text        NOT NULL DEFAULT '[]',   -- JSON: chains whose jobs came after its steps when it had ended
     PRIMARY KEY (partition, id)
 ) WITH (fillfactor = 50);
 CREATE INDEX workflows_running ON foliot.workflows (partition, id) WHERE state = 'running';
@@ -38,6 +37,15 @@ CREATE INDEX workflows_waiter ON foliot.workflows (partition, waiter) WHERE stat
 CREATE INDEX workflows_created ON foliot.workflows (partition, created_at, id) WHERE NOT chain;
 CREATE INDEX workflows_name ON foliot.workflows (partition, name, created_at, id) WHERE NOT chain;
 CREATE INDEX workflows_finished ON foliot.workflows (partition, finished_at) WHERE finished_at IS NOT NULL;
+
+-- Of workflows that had ended: the chains whose jobs came after their steps, and see them.
+CREATE TABLE foliot.followers (
+    partition smallint NOT NULL,
+    workflow  uuid     NOT NULL,
+    follower  uuid     NOT NULL,
+    PRIMARY KEY (partition, workflow, follower)
+);
+CREATE INDEX followers_follower ON foliot.followers (partition, follower);
 
 CREATE TABLE foliot.steps (
     partition   smallint    NOT NULL,
@@ -52,6 +60,7 @@ CREATE TABLE foliot.steps (
     generation  smallint    NOT NULL DEFAULT 0,           -- carried on when it is tried again
     begun       boolean     NOT NULL,                     -- its rule has let it run
     told        boolean     NOT NULL DEFAULT false,       -- its end was counted by its children
+    linked      boolean     NOT NULL DEFAULT false,       -- it has more parents or children: foliot.links
     state       text,                                     -- how it ended
     rule        text        NOT NULL,
     name        text        NOT NULL,
@@ -59,9 +68,8 @@ CREATE TABLE foliot.steps (
     mapped      uuid,
     added_by    uuid,
     finished_at timestamptz,
-    parents     text        NOT NULL,                     -- JSON: their jobs
+    parents     text        NOT NULL,                     -- JSON: their jobs, as far as they were submitted with it
     children    text        NOT NULL,
-    grown       text        NOT NULL DEFAULT '[]',        -- children that it has added itself
     template    text        NOT NULL,                     -- JSON: the job as it was submitted, without its payload
     payload     bytea       NOT NULL,
     result      bytea,
@@ -69,6 +77,17 @@ CREATE TABLE foliot.steps (
 ) WITH (fillfactor = 70);
 CREATE UNIQUE INDEX steps_name ON foliot.steps (partition, workflow, name);
 CREATE INDEX steps_untold ON foliot.steps (partition, workflow) WHERE state IS NOT NULL AND NOT told;
+
+-- Parents and children that steps have got since: a row for each time, for there may be thousands, one by one.
+CREATE TABLE foliot.links (
+    partition smallint NOT NULL,
+    workflow  uuid     NOT NULL,
+    step      uuid     NOT NULL,
+    side      text     NOT NULL,                          -- parents, children, or grown: children that it has added itself
+    number    integer  NOT NULL,
+    jobs      text     NOT NULL,                          -- JSON
+    PRIMARY KEY (partition, workflow, step, side, number)
+);
 
 -- Signals that came before somebody waited for them.
 CREATE TABLE foliot.signals (

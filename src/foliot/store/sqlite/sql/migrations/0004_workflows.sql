@@ -25,7 +25,6 @@ CREATE TABLE foliot_workflows (
     reason           TEXT,
     waiter           TEXT,                            -- the job that stands for it elsewhere
     fingerprint      TEXT    NOT NULL,
-    followed_by      TEXT    NOT NULL DEFAULT '[]',   -- JSON: chains whose jobs came after its steps when it had ended
     PRIMARY KEY (partition, id)
 );
 -- Where none runs, no job that ends is a step: one look at this spares plain jobs all others.
@@ -40,6 +39,15 @@ CREATE INDEX foliot_workflows_created ON foliot_workflows (partition, created_at
 CREATE INDEX foliot_workflows_name ON foliot_workflows (partition, name, created_at, id) WHERE NOT chain;
 CREATE INDEX foliot_workflows_finished ON foliot_workflows (partition, finished_at) WHERE finished_at IS NOT NULL;
 
+-- Of workflows that had ended: the chains whose jobs came after their steps, and see them.
+CREATE TABLE foliot_followers (
+    partition INTEGER NOT NULL,
+    workflow  TEXT    NOT NULL,
+    follower  TEXT    NOT NULL,
+    PRIMARY KEY (partition, workflow, follower)
+);
+CREATE INDEX foliot_followers_follower ON foliot_followers (partition, follower);
+
 CREATE TABLE foliot_steps (
     partition   INTEGER NOT NULL,
     job         TEXT    NOT NULL,
@@ -53,6 +61,7 @@ CREATE TABLE foliot_steps (
     generation  INTEGER NOT NULL DEFAULT 0,           -- carried on when it is tried again
     begun       INTEGER NOT NULL,                     -- its rule has let it run
     told        INTEGER NOT NULL DEFAULT 0,           -- its end was counted by its children
+    linked      INTEGER NOT NULL DEFAULT 0,           -- it has more parents or children: foliot_links
     state       TEXT,                                 -- how it ended
     rule        TEXT    NOT NULL,
     name        TEXT    NOT NULL,
@@ -60,9 +69,8 @@ CREATE TABLE foliot_steps (
     mapped      TEXT,
     added_by    TEXT,
     finished_at INTEGER,
-    parents     TEXT    NOT NULL,                     -- JSON: their jobs
+    parents     TEXT    NOT NULL,                     -- JSON: their jobs, as far as they were submitted with it
     children    TEXT    NOT NULL,
-    grown       TEXT    NOT NULL DEFAULT '[]',        -- children that it has added itself
     template    TEXT    NOT NULL,                     -- JSON: the job as it was submitted, without its payload
     payload     BLOB    NOT NULL,
     result      BLOB,
@@ -70,6 +78,17 @@ CREATE TABLE foliot_steps (
 );
 CREATE UNIQUE INDEX foliot_steps_name ON foliot_steps (partition, workflow, name);
 CREATE INDEX foliot_steps_untold ON foliot_steps (partition, workflow) WHERE state IS NOT NULL AND NOT told;
+
+-- Parents and children that steps have got since: a row for each time, for there may be thousands, one by one.
+CREATE TABLE foliot_links (
+    partition INTEGER NOT NULL,
+    workflow  TEXT    NOT NULL,
+    step      TEXT    NOT NULL,
+    side      TEXT    NOT NULL,                       -- parents, children, or grown: children that it has added itself
+    number    INTEGER NOT NULL,
+    jobs      TEXT    NOT NULL,                       -- JSON
+    PRIMARY KEY (partition, workflow, step, side, number)
+);
 
 -- Signals that came before somebody waited for them.
 CREATE TABLE foliot_signals (
