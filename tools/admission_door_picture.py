@@ -7,16 +7,20 @@ import sys
 from pathlib import Path
 
 PICTURE = Path(__file__).parent.parent / "docs" / "pictures" / "admission-door.svg"
-WIDTH, HEIGHT = 980, 420
+WIDTH, HEIGHT = 1220, 380
 INK, PALE, BLUE, RED, GREEN = "#1f2933", "#d3dae2", "#1c6dd0", "#c2410c", "#15803d"
 GATES = (
     ("time", "is it due?", "scheduled"),
-    ("parents", "have they ended so?", "waiting"),
-    ("order", "is it the first of its key?", "held: order, turn"),
-    ("limits", "a slot and a token for all?", "held: limit"),
-    ("breakers", "is what it needs well?", "held: limit"),
+    ("parents", "have they ended as its rule asks?", "waiting"),
+    ("order", "is it the next of its key?", "held: order, turn"),
+    ("workers", "is its queue open, and one there that can?", "ready; held: kind"),
+    ("limits", "is there a slot, and a token?", "held: limit"),
+    ("breakers", "is the service up that it calls?", "held: limit"),
 )
-LEFT, STEP, TOP, TALL = 190, 118, 120, 150
+BEFORE = 3  # of them, before it is ready
+READY = 86  # how wide the place is between those and the others
+LEFT, STEP, TOP, TALL = 160, 136, 110, 110
+MIDDLE = TOP + TALL // 2
 
 
 def picture() -> str:
@@ -30,19 +34,26 @@ def picture() -> str:
         f"<title>{title}</title>",
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
         text(WIDTH / 2, 30, title, size=17, weight="bold"),
-        box(20, TOP + 50, 110, "submit", INK),
-        arrow(130, TOP + 75, LEFT - 8, TOP + 75, INK),
+        box(20, MIDDLE - 25, 100, "submit", INK),
+        arrow(120, MIDDLE, LEFT - 8, MIDDLE, INK),
+        text(place(BEFORE) - READY / 2 - 8, MIDDLE - 14, "ready", size=15, weight="bold"),
+        arrow(place(BEFORE) - READY - 8, MIDDLE, place(BEFORE) - 8, MIDDLE, INK),
     ]
     for number, (name, question, state) in enumerate(GATES):
-        parts += gate(LEFT + number * STEP, name, question, state)
-    end = LEFT + len(GATES) * STEP
+        parts += gate(place(number), name, question, state)
+    end = place(len(GATES)) - 16
     parts += [
-        arrow(end - 10, TOP + 75, end + 20, TOP + 75, GREEN),
-        box(end + 20, TOP + 50, 130, "running", GREEN),
+        arrow(end + 6, MIDDLE, end + 34, MIDDLE, GREEN),
+        box(end + 36, MIDDLE - 25, 110, "running", GREEN),
         *early(),
         *back(end),
     ]
     return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def place(number: int) -> int:
+    """Where a gate begins."""
+    return LEFT + number * STEP + (READY if number >= BEFORE else 0)
 
 
 def gate(left: int, name: str, question: str, state: str) -> list[str]:
@@ -64,7 +75,7 @@ def folded(question: str) -> list[str]:
     """In lines that fit a gate."""
     lines = [""]
     for word in question.split():
-        if len(lines[-1]) + len(word) > 14:
+        if len(lines[-1]) + len(word) > 16:
             lines.append("")
         lines[-1] = f"{lines[-1]} {word}".strip()
     return lines
@@ -72,19 +83,24 @@ def folded(question: str) -> list[str]:
 
 def early() -> list[str]:
     """Which gates are passed when."""
-    first, claim = LEFT, LEFT + 3 * STEP
-    return [
-        line(first, TOP - 16, claim - 18, TOP - 16, PALE, 3),
-        text((first + claim - 18) / 2, TOP - 26, "before it is ready", fill="#52606d"),
-        line(claim, TOP - 16, claim + 2 * STEP - 16, TOP - 16, PALE, 3),
-        text(claim + STEP - 8, TOP - 26, "when it is claimed, all or none", fill="#52606d"),
-    ]
+    spans = (
+        (0, BEFORE, "before it is ready"),
+        (BEFORE, len(GATES), "when a worker claims: all, or it waits"),
+    )
+    parts = []
+    for first, last, words in spans:
+        x, to_x = place(first), place(last - 1) + STEP - 16
+        parts += [
+            line(x, TOP - 16, to_x, TOP - 16, PALE, 3),
+            text((x + to_x) / 2, TOP - 26, words, fill="#52606d"),
+        ]
+    return parts
 
 
 def back(end: int) -> list[str]:
     """Who leaves lets the next one in."""
-    from_, to, low = end + 85, LEFT + 3.5 * STEP - 8, TOP + TALL + 96
-    path = f"M {from_} {TOP + 104} L {from_} {low} L {to} {low} L {to} {TOP + TALL + 66}"
+    from_, to, low = end + 91, place(4) + STEP / 2 - 8, TOP + TALL + 96
+    path = f"M {from_} {MIDDLE + 29} L {from_} {low} L {to} {low} L {to} {TOP + TALL + 66}"
     tip = f"M {to - 5} {TOP + TALL + 74} L {to} {TOP + TALL + 64} L {to + 5} {TOP + TALL + 74}"
     words = ("who leaves gives its slot back and lets the next one in,", "in the same transaction")
     return [
