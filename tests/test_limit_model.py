@@ -9,7 +9,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from foliot.ids import JobId
-from foliot.model.limit import Candidate, Door, Limit, Rules, Traits, Use, allowance, gate_of_key
+from foliot.model.door import Candidate, Door
+from foliot.model.limit import Limit, Rules, Traits, Use, allowance, gate_of_key
 
 WORDS = ("a", "b", "ab", "a:b")
 names = st.sampled_from(

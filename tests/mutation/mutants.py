@@ -60,8 +60,8 @@ WAIT = ("worker/run.py", "wait")
 BIND = ("registry.py", "bind")
 SETTLE = ("worker/lanes.py", "settle")
 ENDED = ("worker/awaited.py", "ended")
-DECIDE = ("model/limit.py", "decide")
-LOOK = ("model/limit.py", "_look")
+DECIDE = ("model/door.py", "decide")
+LOOK = ("model/door.py", "_look")
 ALLOWANCE = ("model/limit.py", "allowance")
 SLOTS_OF = ("store/limiting.py", "slots_of")
 PICK = ("store/sqlite/sql/limits.sql", "pick_jobs")
@@ -82,7 +82,13 @@ TESTS = {
     LOOK: ("tests/test_limit_model.py",),
     ALLOWANCE: ("tests/test_limit_model.py",),
     SLOTS_OF: ("tests/store/test_limits.py", "-k", "sqlite-1"),
-    PICK: ("tests/store/test_limits_together.py", "tests/store/test_limits.py", "-k", "sqlite-1"),
+    PICK: (
+        "tests/store/test_limits_together.py",
+        "tests/store/test_limits_lanes.py",
+        "tests/store/test_limits.py",
+        "-k",
+        "sqlite-1",
+    ),
     ADMIT_HELD: ("tests/store/test_limits.py", "-k", "sqlite-1"),
     LIMITS_DUTY: ("tests/worker/test_limits_duty.py",),
 }
@@ -127,6 +133,7 @@ MUTANTS = [
     Mutant(*SLOTS_OF, "(o.id, o.fence): o.gates", "id(o): o.gates"),
     Mutant(*PICK, "'key:' || json_extract(j.extras, '$.limit_key')", ":name"),
     Mutant(*PICK, "ORDER BY j.band, j.rank, j.id", "ORDER BY j.id DESC"),
+    Mutant(*PICK, "ORDER BY j.lane, j.band, j.rank, j.id", "ORDER BY j.band, j.rank, j.id"),
     Mutant(*ADMIT_HELD, "q.paused_at IS NOT NULL", "false"),
     Mutant(*LIMITS_DUTY, "_EVERY if self._limited else _SELDOM", "_SELDOM"),
 ]

@@ -6,14 +6,12 @@ leaves; a token of a rate is used up. What is full is written on the job that ha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
 from functools import cached_property
 from typing import Final, Literal, TypeVar, get_args
 
 import msgspec
-
-from foliot.ids import JobId
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -22,9 +20,7 @@ SCOPES: Final = get_args(Scope)
 BREAKER: Final = "breaker"  # one that is not closed is a gate like the others
 _PERIODS: Final = {1.0: "second", 60.0: "minute", 3600.0: "hour"}
 HELD_FOR_LIMIT: Final = "limit"  # why a job is held; the note says for which
-_ONE: Final = 1.0 - 1e-9  # a whole token, but for what adding fractions loses
 _MOST_KNOWN: Final = 50_000  # answers to keep
-_LEAST_PAUSE: Final = 0.1  # seconds until there is another look where only a slot is missing
 TOLD_EVERY: Final = (
     5.0  # seconds: who has to wait for a rate is told of, by each worker at most so often
 )
@@ -187,200 +183,6 @@ def _remember(answers: dict[T, V], question: T, answer: V) -> None:
     if len(answers) >= _MOST_KNOWN:
         answers.clear()
     answers[question] = answer
-
-
-class Candidate(msgspec.Struct, frozen=True):
-    """A job that could start."""
-
-    id: JobId
-    lane: int
-    traits: Traits
-    fits: bool = True  # the worker that asks could run it
-
-
-class Passage(msgspec.Struct, frozen=True):
-    """What the gates have decided."""
-
-    enter: list[tuple[JobId, tuple[str, ...]]] = []  # they start, and hold slots of these
-    wait: list[tuple[JobId, str]] = []  # for this one
-    pass_on: list[JobId] = []  # they may start, elsewhere: they will be asked again
-    lanes: list[int] = []  # of those that wait
-    uses: list[Use] = []  # what has changed
-
-
-class Door:
-    """All gates at one moment. Who stands in it is alone there: see store/limiting.py."""
-
-    def __init__(self, rules: Rules, uses: Iterable[Use], now: float) -> None:
-        self._rules = rules
-        self._uses = {use.name: use for use in uses}
-        self._now = now
-        self._open: dict[str, _Gate] = {}
-        self._gone: Mapping[str, int] = {}
-
-    def decide(
-        self, candidates: Iterable[Candidate], room: int, quotas: Mapping[int, int]
-    ) -> Passage:
-        """In their order, at most so many, and of each lane."""
-        passage, left = Passage(), dict(quotas)
-        for one in candidates:
-            names = self._rules.gates(one.traits)
-            gates = [self._gate(name) for name in names]
-            full = [gate.name for gate in gates if not gate.open]
-            if full:
-                passage.wait.append((one.id, full[0]))
-                passage.lanes.append(one.lane)
-            elif not one.fits or len(passage.enter) >= room or left[one.lane] <= 0:
-                passage.pass_on.append(one.id)
-            else:
-                left[one.lane] -= 1
-                for gate in gates:
-                    gate.take()
-                passage.enter.append((one.id, names))
-        passage.uses.extend(self.changed())
-        return passage
-
-    def leave(self, gone: Mapping[str, int]) -> None:
-        """Slots that have been given back."""
-        self._gone = gone
-
-    def recount(self, running: Mapping[Traits, int]) -> None:
-        """By what really runs. And tokens that were counted at a time which is still to come are from now on."""
-        stale = (n for n, use in self._uses.items() if use.used or use.at > self._now + AHEAD)
-        counts = dict.fromkeys(stale, 0)
-        for traits, number in running.items():
-            for name in self._rules.gates(traits):
-                counts[name] = counts.get(name, 0) + number
-        for name, number in counts.items():
-            self._gate(name).correct(number)
-
-    @property
-    def several(self) -> bool:
-        """Whether a job may be under more than one."""
-        return len(self._rules.limits) > 1
-
-    def room(self, name: str) -> int | None:
-        """How many could pass this one now; None: any number."""
-        return self._gate(name).room
-
-    def tokens(self, name: str) -> float | None:
-        """That are left of its rate now; None: it has none."""
-        return self._gate(name).use.tokens
-
-    def wait(self, name: str) -> float | None:
-        """Seconds until one more may start by its rate; None: time alone changes nothing."""
-        return self._gate(name).wait
-
-    def again(self, name: str) -> float | None:
-        """Seconds until it has one more token, also where there is no slot yet; None: it has no rate."""
-        return self._gate(name).again
-
-    def refill(self) -> dict[str, float]:
-        """Of rates that are in use, whether anybody waits for them or not, seconds until there is one more token. Those
-        of keys are left out: there may be many."""
-        known = self._rules.limits.keys() & self._uses.keys()
-        used = [self._gate(name) for name in sorted(known) if not name.startswith("key")]
-        return {g.name: g.again for g in used if g.again is not None and not g.rested}
-
-    def changed(self) -> list[Use]:
-        return [gate.use for gate in self._open.values() if gate.changed]
-
-    def _gate(self, name: str) -> _Gate:
-        gate = self._open.get(name)
-        if gate is None:
-            limit, use = self._rules.limit(name), self._uses.get(name) or Use(name)
-            gate = self._open[name] = _Gate(limit, use, self._now)
-            if name in self._gone:
-                gate.leave(self._gone[name])
-        return gate
-
-
-class _Gate:
-    __slots__ = (
-        "_before",
-        "_burst",
-        "_each_second",
-        "_most",
-        "_now",
-        "changed",
-        "name",
-        "open",
-        "tokens",
-        "used",
-    )
-
-    def __init__(self, limit: Limit | None, use: Use, now: float) -> None:
-        self.name = use.name
-        self._now = now
-        self._before = use
-        self._most = None if limit is None else limit.concurrency
-        self._each_second = None if limit is None else limit.each_second
-        self._burst = 0.0 if limit is None else float(limit.burst)
-        self.used = use.used
-        self.tokens = 0.0
-        self.changed = use.at > now + AHEAD  # or there were none until then
-        if self._each_second is not None:
-            had = self._burst if use.tokens is None else use.tokens
-            self.tokens = min(self._burst, had + max(0.0, now - use.at) * self._each_second)
-        self._look()
-
-    def _look(self) -> None:
-        """Whether one more may pass."""
-        free = self._most is None or self.used < self._most
-        self.open = free and (self._each_second is None or self.tokens >= _ONE)
-
-    @property
-    def room(self) -> int | None:
-        free = None if self._most is None else max(0, self._most - self.used)
-        if self._each_second is None:
-            return free
-        tokens = int(self.tokens + 1 - _ONE)
-        return tokens if free is None else min(free, tokens)
-
-    @property
-    def wait(self) -> float | None:
-        if self._each_second is None or (self._most is not None and self.used >= self._most):
-            return None
-        return max(0.0, (1.0 - self.tokens) / self._each_second)
-
-    @property
-    def rested(self) -> bool:
-        """Whether it has all its tokens."""
-        return self.tokens >= self._burst * _ONE
-
-    @property
-    def again(self) -> float | None:
-        """Where there is a token already, until the one after it: one more may start and end before that comes."""
-        if self._each_second is None:
-            return None
-        if self.tokens < _ONE:
-            return (1.0 - self.tokens) / self._each_second
-        return max(1.0 / self._each_second, _LEAST_PAUSE)
-
-    def take(self) -> None:
-        self.used += 1
-        self.changed = True
-        if self._each_second is not None:
-            self.tokens -= 1.0
-        self._look()
-
-    def leave(self, number: int) -> None:
-        self.used = max(0, self.used - number)
-        self._look()
-
-    def correct(self, used: int) -> None:
-        self.changed |= used != self.used
-        self.used = used
-        self._look()
-
-    @property
-    def use(self) -> Use:
-        """Without a rate the tokens stay as they were counted: who takes it away for a moment gets no new burst."""
-        before = self._before
-        if self._each_second is not None:
-            return Use(self.name, self.used, self.tokens, self._now)
-        at = self._now if before.tokens is None else min(self._now, before.at)
-        return Use(self.name, self.used, before.tokens, at)
 
 
 def allowance(limit: Limit, running: int, sessions: int) -> int | None:

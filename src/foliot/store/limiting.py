@@ -14,8 +14,9 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from foliot.ids import JobId
+from foliot.model.door import Candidate, Door
 from foliot.model.job import Outcome
-from foliot.model.limit import BREAKER, Candidate, Door, Limit, Rules, Traits, Use, gate_of_key
+from foliot.model.limit import BREAKER, Limit, Rules, Traits, Use, gate_of_key
 from foliot.store.admission import Admitted, admissions
 from foliot.store.reply import Rows
 from foliot.store.searching import Record
@@ -126,9 +127,10 @@ def values_of(limit: Limit, by: str | None) -> dict[str, object]:
 def candidate(row: Sequence[Any], lanes: Container[int], kinds: frozenset[str] | None) -> Candidate:
     """Of a row of pick_jobs. What comes from a lane that was asked for fits; of those that were held, only what the
     worker knows."""
-    id, lane, queue, kind, namespace, limit_key, breaker, held, _ = row
+    id, lane, queue, kind, namespace, limit_key, breaker, held, *_, line = row
     fits = not held or (lane in lanes and (kinds is None or kind in kinds))
-    return Candidate(JobId(id), lane, Traits(queue, kind, namespace, limit_key, breaker), fits)
+    traits = Traits(queue, kind, namespace, limit_key, breaker)
+    return Candidate(JobId(id), lane, traits, fits, line)
 
 
 def slots_of(outcomes: Iterable[Outcome], refused: Iterable[JobId]) -> Counter[str]:
@@ -145,7 +147,7 @@ def uses_of(picked: Iterable[Sequence[Any]], read: Iterable[Sequence[Any]]) -> l
     found = [Use(*row[1:]) for row in read if row[1] is not None]
     found += [
         Use(gate_of_key(limit_key, namespace), *_decode_use(use))
-        for *_, namespace, limit_key, _, _, use in picked
+        for _, _, _, _, namespace, limit_key, _, _, use, *_ in picked
         if use is not None
     ]
     return found
@@ -175,12 +177,12 @@ class Look(msgspec.Struct, frozen=True):
     def tended(self, found: Rows, *, full: bool) -> Tended:
         """What it has brought: rows of admit_held. Where nobody could go on though there is room, time alone changes
         nothing. `full`: there may be more limits."""
-        admitted = Counter(name for _, _, name in found)
+        admitted = Counter(name for _, _, name, *_ in found)
         soon = {name: pause for name, pause in self.soon.items() if admitted[name]}
         soon |= dict.fromkeys((n for n in self.cut if admitted[n] >= self.rooms[n]), 0.0)
         waits = [*soon.values(), *([] if self.wait is None else [self.wait])]
         wait = 0.0 if full else min(waits, default=None)
-        lanes = admissions((lane, state) for lane, state, _ in found)
+        lanes = admissions((lane, state) for lane, state, *_ in found)
         return Tended(lanes, self.names[-1] if full else None, wait, self.again | soon)
 
 

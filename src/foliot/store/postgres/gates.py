@@ -1,6 +1,6 @@
 """Gates in PostgreSQL: what is claimed and finished under limits, in two round trips of one transaction.
 
-The first locks the door, gives back what was left and picks what could start; model/limit.py decides; the second takes
+The first locks the door, gives back what was left and picks what could start; model/door.py decides; the second takes
 what may start, and holds the rest.
 """
 
@@ -13,11 +13,13 @@ from typing import Final, Protocol
 
 import msgspec
 
-from foliot.ids import SessionId
+from foliot.ids import JobId, SessionId
+from foliot.model.door import Door, Passage
 from foliot.model.job import ClaimedJob, Outcome
-from foliot.model.limit import Door, Limit, Passage, Rules, Traits, Use
+from foliot.model.limit import Limit, Rules, Traits, Use
 from foliot.store import rows
 from foliot.store.admission import Admitted, admissions
+from foliot.store.fronts import Fronting, Fronts, Place
 from foliot.store.limiting import candidate, fixed_names, untaken, uses_of
 from foliot.store.port import DEADLINE_GRACE, Share
 from foliot.store.postgres.arrays import numbers, optional_numbers, texts, words
@@ -97,6 +99,9 @@ class Leaving(Protocol):
     """What ends in the same transaction."""
 
     @property
+    def partition(self) -> int: ...
+
+    @property
     def outcomes(self) -> Sequence[Outcome]: ...
 
     @property
@@ -174,6 +179,7 @@ class GatedClaim:
         shares: Sequence[Share],
         room: int,
         claim: Values,
+        fronts: Fronts,
     ) -> None:
         self._rules = rules
         self._leaving = leaving
@@ -184,7 +190,8 @@ class GatedClaim:
         self._room = room
         self._claim = claim
         self._looks = look_values(shares, room)
-        self._left = {"names": texts(left), "numbers": numbers(left.values())}
+        self._look = fronts.look(leaving.partition, left)
+        self._places: dict[JobId, tuple[str | None, Place]] = {}
         self._names = texts(fixed_names(rules))
         self._passage = Passage()
         self._stale = False
@@ -195,7 +202,7 @@ class GatedClaim:
         return [
             *ASK_RULES,
             LOCK_DOOR,
-            Step(SQL["pick_jobs"], {**self._claim, **self._left, **self._looks}),
+            Step(SQL["pick_jobs"], {**self._claim, **front_values(self._look), **self._looks}),
             Step(SQL["read_uses"], {"names": self._names, "now": self._claim["now"]}),
         ]
 
@@ -214,6 +221,7 @@ class GatedClaim:
         door.leave(left)
         found = [candidate(row, self._quotas, self._kinds) for row in picked]
         self._passage = door.decide(found, self._room, self._quotas)
+        self._places = {row[0]: (row[11], (row[1], row[9], row[10], row[0])) for row in picked}
         self._leaves = len(steps)
         return [*steps, *self._act(now)]
 
@@ -247,8 +255,15 @@ class GatedClaim:
         if passage.wait:
             next(answers)
         admitted = admissions(next(answers)) if passage.pass_on else []
+        if not self._stale:
+            self._learn()
         rated = self._rules.rated(name for _, name in passage.wait)
         return Gated(claimed, passage.lanes, admitted, self._stale, rated)
+
+    def _learn(self) -> None:
+        waits = [(name, self._places[id][1]) for id, name in self._passage.wait]
+        found = [(line, place) for line, place in self._places.values() if line is not None]
+        self._look.learn(found, waits)
 
 
 def write_uses(uses: Sequence[Use]) -> Step:
@@ -261,6 +276,20 @@ def write_uses(uses: Sequence[Use]) -> Step:
             "ats": numbers(use.at for use in uses),
         },
     )
+
+
+def front_values(look: Fronting) -> Values:
+    """Of whom waits at which gates pick_jobs, claim_keyed and admit_held look at how many, and where they begin."""
+    starts = look.starts
+    return {
+        "names": texts(starts),
+        "numbers": numbers(look.numbers[name] for name in starts),
+        "from_lanes": numbers(place[0] for place in starts.values()),
+        "from_bands": numbers(place[1] for place in starts.values()),
+        "from_ranks": numbers(place[2] for place in starts.values()),
+        "from_ids": words(place[3] for place in starts.values()),
+        "whole": words("t" if name in look.whole else "f" for name in starts),
+    }
 
 
 def look_values(shares: Sequence[Share], room: int) -> Values:

@@ -8,6 +8,7 @@ from typing import Final
 
 from foliot.clock import Clock
 from foliot.model.limit import Limit, Rules
+from foliot.store.fronts import Fronts, places_of
 from foliot.store.limiting import (
     GatesOverview,
     GateStanding,
@@ -21,7 +22,7 @@ from foliot.store.postgres.allowances import CHANGE_RULES, count_no_more
 from foliot.store.postgres.arrays import numbers, texts
 from foliot.store.postgres.audit import audit_steps
 from foliot.store.postgres.connection import Ask, Connections, Step, Values
-from foliot.store.postgres.gates import SQL, limit_of, read_rules, recount, stand
+from foliot.store.postgres.gates import SQL, front_values, limit_of, read_rules, recount, stand
 from foliot.store.reply import Rows
 from foliot.store.searching import Record
 
@@ -33,6 +34,7 @@ class PostgresLimits:
         self._connections = connections
         self._clock = clock
         self._partitions = partitions
+        self._fronts = Fronts(clock)
 
     async def set(self, limit: Limit, *, by: str | None, record: Record | None = None) -> bool:
         values: Values = {**values_of(limit, by), "now": self._now()}
@@ -81,12 +83,10 @@ class PostgresLimits:
             look = look_at(door, names, again_soon=among is not None)
             found: Rows = []
             if look.rooms:
-                values: Values = {
-                    "partition": partition,
-                    "names": texts(look.rooms),
-                    "numbers": numbers(look.rooms.values()),
-                }
+                fronting = self._fronts.look(partition, look.rooms, anew=True)
+                values: Values = {"partition": partition, **front_values(fronting)}
                 found = await ask(Step(SQL["admit_held"], values))
+                fronting.learn(places_of(found))
             return look.tended(found, full=among is None and len(names) >= limit)
 
         return await self._connections.converse(talk)

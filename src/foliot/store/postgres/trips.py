@@ -21,6 +21,7 @@ from foliot.model.limit import Rules
 from foliot.model.workflow import Advance
 from foliot.store.admission import Admitted, admissions
 from foliot.store.batches import chunks
+from foliot.store.fronts import Fronts
 from foliot.store.limiting import slots_of
 from foliot.store.port import Cycle, Share
 from foliot.store.postgres.allowances import Allowances
@@ -50,6 +51,7 @@ class Trips:
         self._clock = clock
         self._rules = Rules()  # as they were when somebody last looked
         self._allowances = Allowances(connections, clock)
+        self._fronts = Fronts(clock)
 
     async def make(
         self,
@@ -114,8 +116,17 @@ class Trips:
         if limited or ending.gated:
             some, most = (shares, room) if claiming else ((), 0)
             if self._rules.keyed and ending.keyed:
-                return KeyedClaim(self._rules, ending.outcomes, some, ending.session, most, values)
-            return GatedClaim(self._rules, ending, some, most, values)
+                return KeyedClaim(
+                    self._rules,
+                    ending.partition,
+                    ending.outcomes,
+                    some,
+                    ending.session,
+                    most,
+                    values,
+                    self._fronts,
+                )
+            return GatedClaim(self._rules, ending, some, most, values, self._fronts)
         return PlainClaim(self._rules, values) if claiming else None
 
     async def _run(self, ending: Ending, claim: Claim | None) -> _Done:

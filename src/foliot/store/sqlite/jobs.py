@@ -19,6 +19,7 @@ from foliot.store import rows
 from foliot.store.admission import Admitted
 from foliot.store.batches import by_partition
 from foliot.store.carrying import with_last_results
+from foliot.store.fronts import Fronts
 from foliot.store.port import DEADLINE_GRACE, Cycle, Peek, Reaped, RunningJob, Share
 from foliot.store.searching import Record
 from foliot.store.sql import JOB_FILES
@@ -62,6 +63,7 @@ class SqliteJobs:
         self._partitions = partitions
         self._all = to_json(list(range(partitions)))
         self._rules = KnownRules()
+        self._fronts = Fronts(clock)
 
     async def submit(
         self, partition: int, jobs: Sequence[NewJob], *, resend: bool = False
@@ -115,7 +117,8 @@ class SqliteJobs:
         def run(connection: Connection) -> _Done:
             now = self._now()
             done = _Done()
-            gates = Gates(connection, partition, self._rules.read(connection), now)
+            rules = self._rules.read(connection)
+            gates = Gates(connection, partition, rules, self._fronts, now)
             if ending is not None:
                 steps = ends.find(connection)
                 refused = ending.apply(connection, now)

@@ -11,9 +11,11 @@ import msgspec
 
 from foliot.clock import Clock
 from foliot.ids import JobId
+from foliot.model.door import Door
 from foliot.model.job import Outcome
-from foliot.model.limit import Door, Limit, Rules, Traits, Use
+from foliot.model.limit import Limit, Rules, Traits, Use
 from foliot.store.admission import Admitted, admissions
+from foliot.store.fronts import Fronting, Fronts, places_of
 from foliot.store.limiting import (
     GatesOverview,
     GateStanding,
@@ -82,9 +84,13 @@ class Gated(msgspec.Struct, frozen=True):
 class Gates:
     """Claims and ends of one trip, under limits."""
 
-    def __init__(self, connection: Connection, partition: int, rules: Rules, now: int) -> None:
+    def __init__(
+        self, connection: Connection, partition: int, rules: Rules, fronts: Fronts, now: int
+    ) -> None:
         self._connection = connection
         self._rules = rules
+        self._fronts = fronts
+        self._partition = partition
         self._common: Values = {"partition": partition, "now": now}
 
     def leave(self, outcomes: Iterable[Outcome], refused: Sequence[JobId]) -> Counter[str]:
@@ -114,7 +120,8 @@ class Gates:
             self._rules = read_rules(self._connection)
 
     def _decide(self, claim: Claim | None, left: Counter[str]) -> Gated:
-        picked = self._pick(claim, left)
+        look = self._fronts.look(self._partition, left)
+        picked = self._pick(claim, look)
         names = to_json(fixed_names(self._rules))
         uses = execute(self._connection, SQL["read_uses"], {**self._common, "names": names})
         door = Door(self._rules, uses_of(picked, uses), uses[0][0])
@@ -124,6 +131,11 @@ class Gates:
         known = None if kinds is None else frozenset(kinds)
         found = [candidate(row, quotas, known) for row in picked]
         passage = door.decide(found, 0 if claim is None else claim.room, quotas)
+        places = {row[0]: (row[11], (row[1], row[9], row[10], row[0])) for row in picked}
+        look.learn(
+            [(line, place) for line, place in places.values() if line is not None],
+            [(name, places[id][1]) for id, name in passage.wait],
+        )
         taken: list[Taken] = []
         if claim is not None and passage.enter:
             ids = [id for id, _ in passage.enter]
@@ -136,13 +148,10 @@ class Gates:
         rated = self._rules.rated(name for _, name in passage.wait)
         return Gated(taken, dict(passage.enter), passage.lanes, admitted, rated)
 
-    def _pick(self, claim: Claim | None, left: Counter[str]) -> Rows:
-        freed, ready = SQL["pick_jobs"]
-        picked: Rows = []
+    def _pick(self, claim: Claim | None, look: Fronting) -> Rows:
+        *freed, ready = SQL["pick_jobs"]
+        picked = look_along(self._connection, freed, look, self._common)
         turns: dict[int, int] = {}
-        for name, number in left.items():
-            asked: Values = {**self._common, "name": name, "number": number}
-            picked += execute(self._connection, [freed], asked)
         room = 0 if claim is None else claim.room
         for share in () if claim is None else claim.shares:
             quota = min(share.quota, room)
@@ -161,7 +170,23 @@ class Gates:
             room -= min(quota, len(found))
         # In one order: who has waited for a limit does not go before another lane whose turn it is.
         picked.sort(key=lambda row: (turns.get(row[3], len(turns)), *row[:3]))
-        return [row[2:] for row in picked]
+        return [(*row[2:11], row[0], row[1], row[11]) for row in picked]
+
+
+def look_along(
+    connection: Connection, parts: Sequence[str], look: Fronting, values: Values
+) -> Rows:
+    """Of those who wait at each gate: from where the look begins, and then those before, where it is a whole one."""
+    after, before = parts
+    found: Rows = []
+    for name, number in look.numbers.items():
+        lane, band, rank, id = look.starts[name]
+        place = {"name": name, "lane": lane, "band": band, "rank": rank, "id": id}
+        some = execute(connection, [after], {**values, **place, "number": number})
+        if name in look.whole and len(some) < number:
+            some += execute(connection, [before], {**values, **place, "number": number - len(some)})
+        found += some
+    return found
 
 
 def write_uses(connection: Connection, uses: Sequence[Use]) -> None:
@@ -219,6 +244,7 @@ class SqliteLimits:
         self._connections = connections
         self._clock = clock
         self._partitions = partitions
+        self._fronts = Fronts(clock)
 
     async def set(self, limit: Limit, *, by: str | None, record: Record | None = None) -> bool:
         return await self._change("put_limit", values_of(limit, by), record)
@@ -265,10 +291,10 @@ class SqliteLimits:
                 return Tended([], None, idle=True)
             door = enter(connection, store_now(self._clock), names)
             seen = look_at(door, names, again_soon=among is not None)
-            found: Rows = []
-            for name, number in seen.rooms.items():
-                values: Values = {"partition": partition, "name": name, "number": number}
-                found += execute(connection, SQL["admit_held"], values)
+            fronting = self._fronts.look(partition, seen.rooms, anew=True)
+            values: Values = {"partition": partition}
+            found = look_along(connection, SQL["admit_held"], fronting, values)
+            fronting.learn(places_of(found))
             return seen.tended(found, full=among is None and len(names) >= limit)
 
         return await self._connections.transact(run, look=look)

@@ -33,7 +33,7 @@ SELECT b.name, (SELECT count(*) FROM (
     CROSS JOIN LATERAL (
         (SELECT 1 FROM foliot.jobs j
          WHERE j.partition = p.partition AND j.hold = 'limit' AND j.hold_note = 'breaker:' || b.name
-         ORDER BY j.band, j.rank, j.id LIMIT :limit)
+         ORDER BY j.lane, j.band, j.rank, j.id LIMIT :limit)
         UNION ALL
         (SELECT 1 FROM foliot.jobs j
          WHERE j.partition = p.partition AND j.state = 'ready' AND j.hold_note = 'breaker:' || b.name
@@ -53,7 +53,7 @@ CROSS JOIN LATERAL (
     (SELECT false AS tries FROM foliot.jobs j
      WHERE j.partition = p.partition AND j.hold = 'limit' AND j.hold_note = 'breaker:' || :name::text
        AND j.queue || '' <> ALL (ARRAY(SELECT q.name FROM foliot.queues q WHERE q.paused_at IS NOT NULL))
-     ORDER BY j.band, j.rank, j.id LIMIT 1)
+     ORDER BY j.lane, j.band, j.rank, j.id LIMIT 1)
     UNION ALL
     (SELECT false FROM foliot.jobs j
      WHERE j.partition = p.partition AND j.state = 'ready' AND j.hold_note = 'breaker:' || :name::text

@@ -1,4 +1,4 @@
--- Limits: what is asked before a job may start where there are any. What decides is model/limit.py, once for both
+-- Limits: what is asked before a job may start where there are any. What decides is model/door.py, once for both
 -- dialects. Two locks, both outside of every row: the rules, which claims share and who changes a limit has alone; and the
 -- door, in which those who start or finish jobs under limits stand one after the other. The door is the last lock
 -- that anybody takes, rows that others hold are passed over behind it, so nobody in it waits.
@@ -38,21 +38,40 @@ UPDATE foliot.uses u SET used = greatest(0, u.used - ((SELECT numbers FROM told)
 WHERE u.name = ANY (:names::text[]);
 
 -- name: pick_jobs
--- What could start: of what waits for the limits that were left, as many as have left each, whoever can run them; and as
--- claim_jobs, but past those that had to wait. In one order: who has waited for a limit does not go before another lane
+-- What could start: of what waits for the limits that were left, as many as have left each, whoever can run them, from a
+-- place on (store/fronts.py) and, where that is said, then before it; and as claim_jobs, but past those that had to wait. In one order: who has waited for a limit does not go before another lane
 -- whose turn it is. Rides jobs_gated and jobs_ready. With each what is known of the use of its key.
 WITH freed AS MATERIALIZED (
-    SELECT h.*
-    FROM unnest((SELECT :names::text[]), (SELECT :numbers::integer[])) AS l (name, number)
+    SELECT h.*, l.name AS line
+    FROM unnest((SELECT :names::text[]), (SELECT :numbers::integer[]), (SELECT :from_lanes::bigint[]),
+                (SELECT :from_bands::smallint[]), (SELECT :from_ranks::bigint[]), (SELECT :from_ids::uuid[]),
+                (SELECT :whole::boolean[])) AS l (name, number, lane, band, rank, id, whole)
     CROSS JOIN LATERAL (
-        SELECT j.id, j.lane, j.queue, j.kind, j.namespace, j.extras::jsonb AS extras, j.band, j.rank
-        FROM foliot.jobs j
-        WHERE j.partition = :partition AND j.hold = 'limit' AND j.hold_note = l.name
-          AND (j.expires_at IS NULL OR j.expires_at > coalesce(:now, statement_timestamp()))
-          AND j.queue || '' <> ALL (ARRAY(SELECT q.name FROM foliot.queues q WHERE q.paused_at IS NOT NULL))
-        ORDER BY j.band, j.rank, j.id
+        SELECT * FROM (
+            SELECT j.id, j.lane, j.queue, j.kind, j.namespace, j.extras::jsonb AS extras, j.band, j.rank
+            FROM foliot.jobs j
+            WHERE j.partition = :partition AND j.hold = 'limit' AND j.hold_note = l.name
+              AND (j.lane, j.band, j.rank, j.id) >= (l.lane, l.band, l.rank, l.id)
+              AND (j.expires_at IS NULL OR j.expires_at > coalesce(:now, statement_timestamp()))
+              AND j.queue || '' <> ALL (ARRAY(SELECT q.name FROM foliot.queues q WHERE q.paused_at IS NOT NULL))
+            ORDER BY j.lane, j.band, j.rank, j.id
+            LIMIT l.number
+            FOR UPDATE SKIP LOCKED
+        ) a
+        UNION ALL
+        SELECT * FROM (
+            SELECT j.id, j.lane, j.queue, j.kind, j.namespace, j.extras::jsonb AS extras, j.band, j.rank
+            FROM foliot.jobs j
+            WHERE j.partition = :partition AND j.hold = 'limit' AND j.hold_note = l.name
+              AND l.whole
+              AND (j.lane, j.band, j.rank, j.id) < (l.lane, l.band, l.rank, l.id)
+              AND (j.expires_at IS NULL OR j.expires_at > coalesce(:now, statement_timestamp()))
+              AND j.queue || '' <> ALL (ARRAY(SELECT q.name FROM foliot.queues q WHERE q.paused_at IS NOT NULL))
+            ORDER BY j.lane, j.band, j.rank, j.id
+            LIMIT l.number
+            FOR UPDATE SKIP LOCKED
+        ) b
         LIMIT l.number
-        FOR UPDATE SKIP LOCKED
     ) h
 ), picked AS MATERIALIZED (
     SELECT j.*
@@ -73,12 +92,13 @@ WITH freed AS MATERIALIZED (
 ), candidates AS (
     SELECT f.*, true AS held FROM freed f
     UNION ALL
-    SELECT p.*, false FROM picked p
+    SELECT p.*, NULL, false FROM picked p
 )
 SELECT c.id::text, c.lane, c.queue, c.kind, c.namespace, c.extras ->> 'limit_key', c.extras ->> 'breaker', c.held,
        (SELECT jsonb_build_array(u.used, u.tokens, u.at) FROM foliot.uses u
         WHERE u.name = CASE c.namespace WHEN 'default' THEN 'key:' || (c.extras ->> 'limit_key')
-                                        ELSE 'key@' || c.namespace || '@' || (c.extras ->> 'limit_key') END)::text
+                                        ELSE 'key@' || c.namespace || '@' || (c.extras ->> 'limit_key') END)::text,
+       c.band, c.rank, c.line
 FROM candidates c
 ORDER BY array_position(:lanes::bigint[], c.lane), c.band, c.rank, c.id;
 
@@ -130,7 +150,7 @@ SELECT w.name, w.used, w.tokens, w.at
 FROM unnest(:names::text[], :used::integer[], :tokens::float8[], :ats::float8[]) AS w (name, used, tokens, at)
 ON CONFLICT (name) DO UPDATE SET used = excluded.used, tokens = excluded.tokens, at = excluded.at;
 
--- Where keys are all that limits are about, and none has a rate, the database decides by itself what model/limit.py would:
+-- Where keys are all that limits are about, and none has a rate, the database decides by itself what model/door.py would:
 -- one round trip, and the door is not held while somebody thinks, nor while jobs end.
 
 -- name: count_leaving
@@ -163,26 +183,46 @@ WHERE u.name = ANY (ARRAY(SELECT jsonb_object_keys(numbers) FROM told));
 -- name: claim_keyed
 -- As pick_jobs and what follows it: what waits for the keys that were left, and the front of the lanes. Of each key as
 -- many as it has slots; the others wait for it. A key by its own name before all beginnings of keys, and the first of
--- these that fits. Returns what was claimed, each with its key, in the order in which it is to run; then without an id
--- the lanes of those that wait and of those that others may run.
-WITH told AS MATERIALIZED (
+-- these that fits. Returns what was claimed, each with its key, in the order in which it is to run; and those that wait,
+-- each with what for, and those that others may run. Where they waited, and its place, is told of those that had to.
+WITH RECURSIVE told AS MATERIALIZED (
     SELECT :exact::jsonb AS exact
 ), beginnings AS MATERIALIZED (
     SELECT r.beginning, r.slots
     FROM unnest((SELECT :beginnings::text[]), (SELECT :slots::integer[])) AS r (beginning, slots)
 ), freed AS MATERIALIZED (
-    SELECT h.*
-    FROM unnest((SELECT :names::text[]), (SELECT :numbers::integer[])) AS l (name, number)
+    SELECT h.*, l.name AS line
+    FROM unnest((SELECT :names::text[]), (SELECT :numbers::integer[]), (SELECT :from_lanes::bigint[]),
+                (SELECT :from_bands::smallint[]), (SELECT :from_ranks::bigint[]), (SELECT :from_ids::uuid[]),
+                (SELECT :whole::boolean[])) AS l (name, number, lane, band, rank, id, whole)
     CROSS JOIN LATERAL (
-        SELECT j.id, j.lane, j.kind, j.namespace, j.extras::jsonb ->> 'limit_key' AS key, j.band, j.rank
-        FROM foliot.jobs j
-        WHERE j.partition = :partition AND j.hold = 'limit' AND j.hold_note = l.name
-          AND (j.expires_at IS NULL OR j.expires_at > coalesce(:now, statement_timestamp()))
-          AND j.queue || '' <> ALL (ARRAY(SELECT q.name FROM foliot.queues q WHERE q.paused_at IS NOT NULL))
-          AND (SELECT v.version FROM foliot.rules v) = :version::bigint
-        ORDER BY j.band, j.rank, j.id
+        SELECT * FROM (
+            SELECT j.id, j.lane, j.kind, j.namespace, j.extras::jsonb ->> 'limit_key' AS key, j.band, j.rank
+            FROM foliot.jobs j
+            WHERE j.partition = :partition AND j.hold = 'limit' AND j.hold_note = l.name
+              AND (j.lane, j.band, j.rank, j.id) >= (l.lane, l.band, l.rank, l.id)
+              AND (j.expires_at IS NULL OR j.expires_at > coalesce(:now, statement_timestamp()))
+              AND j.queue || '' <> ALL (ARRAY(SELECT q.name FROM foliot.queues q WHERE q.paused_at IS NOT NULL))
+              AND (SELECT v.version FROM foliot.rules v) = :version::bigint
+            ORDER BY j.lane, j.band, j.rank, j.id
+            LIMIT l.number
+            FOR UPDATE SKIP LOCKED
+        ) a
+        UNION ALL
+        SELECT * FROM (
+            SELECT j.id, j.lane, j.kind, j.namespace, j.extras::jsonb ->> 'limit_key' AS key, j.band, j.rank
+            FROM foliot.jobs j
+            WHERE j.partition = :partition AND j.hold = 'limit' AND j.hold_note = l.name
+              AND l.whole
+              AND (j.lane, j.band, j.rank, j.id) < (l.lane, l.band, l.rank, l.id)
+              AND (j.expires_at IS NULL OR j.expires_at > coalesce(:now, statement_timestamp()))
+              AND j.queue || '' <> ALL (ARRAY(SELECT q.name FROM foliot.queues q WHERE q.paused_at IS NOT NULL))
+              AND (SELECT v.version FROM foliot.rules v) = :version::bigint
+            ORDER BY j.lane, j.band, j.rank, j.id
+            LIMIT l.number
+            FOR UPDATE SKIP LOCKED
+        ) b
         LIMIT l.number
-        FOR UPDATE SKIP LOCKED
     ) h
 ), picked AS MATERIALIZED (
     SELECT j.*
@@ -210,18 +250,46 @@ WITH told AS MATERIALIZED (
                           OR (SELECT :choosy_any::boolean) AND f.kind <> ALL ((SELECT :kinds::text[])::text[])) AS strange,
                  coalesce(((SELECT exact FROM told) ->> f.key)::integer,
                           (SELECT b.slots FROM beginnings b WHERE starts_with(f.key, b.beginning) LIMIT 1)) AS most
-          FROM (SELECT a.*, true AS held FROM freed a UNION ALL SELECT b.*, false FROM picked b) f
+          FROM (SELECT a.*, true AS held FROM freed a UNION ALL SELECT b.*, NULL, false FROM picked b) f
           OFFSET 0) c  -- looked up once for each, although it is used twice
+), known AS MATERIALIZED (
+    SELECT coalesce(jsonb_object_agg(u.name, u.used), '{}') AS uses FROM foliot.uses u
+    WHERE u.name = ANY (ARRAY(SELECT DISTINCT c.gate FROM candidates c))
+), asked AS MATERIALIZED (
+    -- What is free for it: what others leave it of whose turn it is to go on, and who are asked after it.
+    SELECT c.*, c.most - coalesce(((SELECT uses FROM known) ->> c.gate)::integer, 0)
+                - CASE WHEN c.strange THEN 0
+                       ELSE count(*) FILTER (WHERE c.held) OVER (PARTITION BY c.gate)
+                            - count(*) FILTER (WHERE c.held) OVER (PARTITION BY c.gate ORDER BY c.share) END AS free,
+           row_number() OVER (PARTITION BY c.gate, c.share ORDER BY c.band, c.rank, c.id) AS place
+    FROM candidates c
+), turns (share, room, taken, ids) AS (
+    -- One lane after the other: what is free at each gate for it is what those before it have not taken.
+    SELECT 0, :room::integer, '{}'::jsonb, '{}'::uuid[]
+    UNION ALL
+    SELECT t.share + 1, t.room - cardinality(x.ids), t.taken || x.taken, x.ids
+    FROM turns t
+    CROSS JOIN LATERAL (
+        SELECT coalesce(jsonb_object_agg(f.gate, coalesce((t.taken ->> f.gate)::integer, 0) + f.number)
+                        FILTER (WHERE f.gate IS NOT NULL), '{}') AS taken,
+               coalesce(array_agg(f.id), '{}') AS ids
+        FROM (SELECT e.id, e.gate, count(*) OVER (PARTITION BY e.gate) AS number
+              FROM (SELECT a.id, a.gate FROM asked a
+                    WHERE a.share = t.share + 1 AND NOT a.strange
+                      AND (a.gate IS NULL OR a.place <= a.free - coalesce((t.taken ->> a.gate)::integer, 0))
+                    ORDER BY a.band, a.rank, a.id
+                    LIMIT least((:quotas::integer[])[t.share + 1], t.room)) e) f
+    ) x
+    WHERE t.share < cardinality(:lanes::bigint[])
 ), decided AS MATERIALIZED (
-    SELECT d.*, d.gate IS NULL OR d.place <= d.most - coalesce(
-               (SELECT u.used FROM foliot.uses u WHERE u.name = d.gate), 0) AS fits
-    FROM (SELECT c.*, row_number() OVER (PARTITION BY c.gate ORDER BY c.share, c.band, c.rank, c.id) AS place
-          FROM candidates c WHERE NOT c.strange) d
+    -- Who does not enter waits if those before it have taken all there is; else it may be asked again.
+    SELECT d.*, NOT d.enters AND d.gate IS NOT NULL
+                AND count(*) FILTER (WHERE d.enters) OVER (PARTITION BY d.gate ORDER BY d.share, d.band, d.rank, d.id
+                                                           ROWS UNBOUNDED PRECEDING) >= d.free AS waits
+    FROM (SELECT a.*, a.id IN (SELECT unnest(t.ids) FROM turns t) AS enters FROM asked a) d
 ), entering AS MATERIALIZED (
-    SELECT e.id, e.gate, row_number() OVER (ORDER BY e.share, e.band, e.rank, e.id) AS turn
-    FROM (SELECT d.*, row_number() OVER (PARTITION BY d.share ORDER BY d.band, d.rank, d.id) AS place_in_share
-          FROM decided d WHERE d.fits) e
-    WHERE e.place_in_share <= (:quotas::integer[])[e.share] ORDER BY turn LIMIT (SELECT :room::integer)
+    SELECT d.id, d.gate, d.line, d.band, d.rank, row_number() OVER (ORDER BY d.share, d.band, d.rank, d.id) AS turn
+    FROM decided d WHERE d.enters
 ), taken AS (
     UPDATE foliot.jobs j
     SET state = 'running', hold = NULL, hold_note = NULL, session = :session, fence = j.fence + 1,
@@ -242,17 +310,15 @@ WITH told AS MATERIALIZED (
 ), waiting AS (
     UPDATE foliot.jobs j
     SET state = 'held', hold = 'limit',
-        hold_note = (SELECT jsonb_object_agg(d.id, d.gate) FROM decided d WHERE NOT d.fits) ->> j.id::text
-    WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT d.id FROM decided d WHERE NOT d.fits))
+        hold_note = (SELECT jsonb_object_agg(d.id, d.gate) FROM decided d WHERE d.waits) ->> j.id::text
+    WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT d.id FROM decided d WHERE d.waits))
       AND j.state || '' IN ('ready', 'held')
-    RETURNING j.lane
+    RETURNING j.id, j.lane, j.hold_note, j.band, j.rank
 ), passed AS (
     UPDATE foliot.jobs j SET state = 'ready', hold = NULL, hold_note = NULL
     WHERE j.partition = :partition AND j.state || '' = 'held' AND j.hold || '' = 'limit'
-      AND j.id = ANY (ARRAY(SELECT c.id FROM candidates c WHERE c.strange
-                            UNION ALL
-                            (SELECT d.id FROM decided d WHERE d.fits AND d.held EXCEPT SELECT e.id FROM entering e)))
-    RETURNING j.lane
+      AND j.id = ANY (ARRAY(SELECT d.id FROM decided d WHERE d.held AND NOT d.enters AND NOT d.waits))
+    RETURNING j.id, j.lane, j.band, j.rank
 ), entered AS (
     INSERT INTO foliot.uses (name, used, at)
     SELECT e.gate, count(*), extract(epoch FROM coalesce(:now, statement_timestamp()))
@@ -260,12 +326,15 @@ WITH told AS MATERIALIZED (
     ON CONFLICT (name) DO UPDATE SET used = uses.used + excluded.used, at = excluded.at
 )
 SELECT t.id::text, t.fence, t.kind, t.payload, t.attempt, t.max_attempts, t.losses, t.timeout, t.linked, t.lane,
-       t.priority, t.more, e.gate, e.turn
+       t.priority, t.more, e.gate, NULL::text AS said, e.line, e.band, e.rank, e.turn
 FROM entering e FULL JOIN taken t ON t.id = e.id  -- with a condition it could be done row by row
 UNION ALL
-SELECT NULL, 0, 'held', NULL, 0, 0, 0, NULL, false, w.lane, 0, NULL, NULL, NULL FROM waiting w
+SELECT w.id::text, 0, NULL, NULL, 0, 0, 0, NULL, false, w.lane, 0, NULL, NULL, 'held', w.hold_note, w.band, w.rank, NULL
+FROM waiting w
 UNION ALL
-SELECT NULL, 0, 'ready', NULL, 0, 0, 0, NULL, false, p.lane, 0, NULL, NULL, NULL FROM passed p
+SELECT p.id::text, 0, NULL, NULL, 0, 0, 0, NULL, false, p.lane, 0, NULL, NULL, 'ready',
+       (SELECT jsonb_object_agg(f.id, f.line) FROM freed f) ->> p.id::text, p.band, p.rank, NULL
+FROM passed p
 ORDER BY turn;
 
 -- name: count_running
@@ -301,27 +370,46 @@ FROM unnest((SELECT :names::text[])) AS n (name)
 CROSS JOIN LATERAL (
     SELECT 1 FROM foliot.jobs j
     WHERE j.partition = :partition AND j.hold = 'limit' AND j.hold_note = n.name
-    ORDER BY j.band, j.rank, j.id LIMIT 1
+    ORDER BY j.lane, j.band, j.rank, j.id LIMIT 1
 ) h;
 
 -- name: admit_held
--- The first of those that wait for each of these limits, so many; of a paused queue none, which others could not pass.
+-- Of those that wait for each of these limits so many, as in pick_jobs; of a paused queue none, which others could not pass.
 -- What they waited for stays written on them until they are claimed, for count_behind.
 WITH first AS MATERIALIZED (
     SELECT h.id
-    FROM unnest((SELECT :names::text[]), (SELECT :numbers::integer[])) AS l (name, number)
+    FROM unnest((SELECT :names::text[]), (SELECT :numbers::integer[]), (SELECT :from_lanes::bigint[]),
+                (SELECT :from_bands::smallint[]), (SELECT :from_ranks::bigint[]), (SELECT :from_ids::uuid[]),
+                (SELECT :whole::boolean[])) AS l (name, number, lane, band, rank, id, whole)
     CROSS JOIN LATERAL (
-        SELECT j.id FROM foliot.jobs j
-        WHERE j.partition = :partition AND j.hold = 'limit' AND j.hold_note = l.name
-          AND j.queue || '' <> ALL (ARRAY(SELECT q.name FROM foliot.queues q WHERE q.paused_at IS NOT NULL))
-        ORDER BY j.band, j.rank, j.id
+        SELECT * FROM (
+            SELECT j.id, j.lane
+            FROM foliot.jobs j
+            WHERE j.partition = :partition AND j.hold = 'limit' AND j.hold_note = l.name
+              AND (j.lane, j.band, j.rank, j.id) >= (l.lane, l.band, l.rank, l.id)
+              AND j.queue || '' <> ALL (ARRAY(SELECT q.name FROM foliot.queues q WHERE q.paused_at IS NOT NULL))
+            ORDER BY j.lane, j.band, j.rank, j.id
+            LIMIT l.number
+            FOR UPDATE SKIP LOCKED
+        ) a
+        UNION ALL
+        SELECT * FROM (
+            SELECT j.id, j.lane
+            FROM foliot.jobs j
+            WHERE j.partition = :partition AND j.hold = 'limit' AND j.hold_note = l.name
+              AND l.whole
+              AND (j.lane, j.band, j.rank, j.id) < (l.lane, l.band, l.rank, l.id)
+              AND j.queue || '' <> ALL (ARRAY(SELECT q.name FROM foliot.queues q WHERE q.paused_at IS NOT NULL))
+            ORDER BY j.lane, j.band, j.rank, j.id
+            LIMIT l.number
+            FOR UPDATE SKIP LOCKED
+        ) b
         LIMIT l.number
-        FOR UPDATE SKIP LOCKED
     ) h
 )
 UPDATE foliot.jobs j SET state = 'ready', hold = NULL
 WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT id FROM first)) AND j.state || '' = 'held'
-RETURNING j.lane, j.state, j.hold_note;
+RETURNING j.lane, j.state, j.hold_note, j.band, j.rank, j.id::text;
 
 -- name: put_limit
 -- Whether it is new or another than it was; said by code, also whether it says so for the first time. What it says again

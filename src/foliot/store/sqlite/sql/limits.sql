@@ -1,4 +1,4 @@
--- Limits: what is asked before a job may start where there are any. What decides is model/limit.py, once for both
+-- Limits: what is asked before a job may start where there are any. What decides is model/door.py, once for both
 -- dialects. There is one writer, so whoever writes is alone in the door, and nobody changes a limit meanwhile.
 
 -- name: read_version
@@ -24,23 +24,39 @@ FROM gone g
 WHERE foliot_uses.name = g.name;
 
 -- name: pick_jobs
--- What could start: of what waits for one limit that was left, as many as have left it, whoever can run them; and of one
--- lane, as claim_jobs, but past those that had to wait. With each its place, and what is known of the use of its key.
+-- What could start: of what waits for one limit that was left, as many as have left it, whoever can run them, from a place
+-- on and then before it; and of one lane, as claim_jobs, but past those that had to wait. With each its place, and what is known of the use of its key.
 SELECT j.band, j.rank, j.id, j.lane, j.queue, j.kind, j.namespace, json_extract(j.extras, '$.limit_key'),
        json_extract(j.extras, '$.breaker'), 1,
        (SELECT json_array(u.used, u.tokens, u.at) FROM foliot_uses u
         WHERE u.name = CASE j.namespace WHEN 'default' THEN 'key:' || json_extract(j.extras, '$.limit_key')
-                                        ELSE 'key@' || j.namespace || '@' || json_extract(j.extras, '$.limit_key') END)
+                                        ELSE 'key@' || j.namespace || '@' || json_extract(j.extras, '$.limit_key') END),
+       :name
 FROM foliot_jobs j
 WHERE j.partition = :partition AND j.hold = 'limit' AND j.hold_note = :name AND j.state || '' = 'held'
+  AND (j.lane, j.band, j.rank, j.id) >= (:lane, :band, :rank, :id)
   AND (j.expires_at IS NULL OR j.expires_at > :now)
   AND NOT EXISTS (SELECT 1 FROM foliot_queues q WHERE q.name = j.queue AND q.paused_at IS NOT NULL)
-ORDER BY j.band, j.rank, j.id
+ORDER BY j.lane, j.band, j.rank, j.id
+LIMIT :number;
+SELECT j.band, j.rank, j.id, j.lane, j.queue, j.kind, j.namespace, json_extract(j.extras, '$.limit_key'),
+       json_extract(j.extras, '$.breaker'), 1,
+       (SELECT json_array(u.used, u.tokens, u.at) FROM foliot_uses u
+        WHERE u.name = CASE j.namespace WHEN 'default' THEN 'key:' || json_extract(j.extras, '$.limit_key')
+                                        ELSE 'key@' || j.namespace || '@' || json_extract(j.extras, '$.limit_key') END),
+       :name
+FROM foliot_jobs j
+WHERE j.partition = :partition AND j.hold = 'limit' AND j.hold_note = :name AND j.state || '' = 'held'
+  AND (j.lane, j.band, j.rank, j.id) < (:lane, :band, :rank, :id)
+  AND (j.expires_at IS NULL OR j.expires_at > :now)
+  AND NOT EXISTS (SELECT 1 FROM foliot_queues q WHERE q.name = j.queue AND q.paused_at IS NOT NULL)
+ORDER BY j.lane, j.band, j.rank, j.id
 LIMIT :number;
 SELECT c.band, c.rank, c.id, c.lane, c.queue, c.kind, c.namespace, c.limit_key, c.breaker, 0,
        (SELECT json_array(u.used, u.tokens, u.at) FROM foliot_uses u
         WHERE c.limit_key IS NOT NULL AND u.name = CASE c.namespace WHEN 'default' THEN 'key:' || c.limit_key
-                                                   ELSE 'key@' || c.namespace || '@' || c.limit_key END)
+                                                   ELSE 'key@' || c.namespace || '@' || c.limit_key END),
+       NULL
 FROM (SELECT j.band, j.rank, j.id, j.lane, j.queue, j.kind, j.namespace,
              json_extract(j.extras, '$.limit_key') AS limit_key, json_extract(j.extras, '$.breaker') AS breaker
       FROM foliot_jobs j
@@ -137,15 +153,24 @@ SELECT n.value FROM json_each(:names) n
 WHERE EXISTS (SELECT 1 FROM foliot_jobs j WHERE j.partition = :partition AND j.hold = 'limit' AND j.hold_note = n.value);
 
 -- name: admit_held
--- The first of those that wait for one limit, so many; of a paused queue none, which others could not pass. What they
--- waited for stays written on them until they are claimed, for count_behind.
+-- The first of those that wait for one limit, so many, from a place on and then before it; of a paused queue none, which
+-- others could not pass. What they waited for stays written on them until they are claimed, for count_behind.
 UPDATE foliot_jobs SET state = 'ready', hold = NULL
 WHERE rowid IN (
     SELECT h.rowid FROM foliot_jobs h
     WHERE h.partition = :partition AND h.hold = 'limit' AND h.hold_note = :name AND h.state || '' = 'held'
+      AND (h.lane, h.band, h.rank, h.id) >= (:lane, :band, :rank, :id)
       AND NOT EXISTS (SELECT 1 FROM foliot_queues q WHERE q.name = h.queue AND q.paused_at IS NOT NULL)
-    ORDER BY h.band, h.rank, h.id LIMIT :number)
-RETURNING lane, state, hold_note;
+    ORDER BY h.lane, h.band, h.rank, h.id LIMIT :number)
+RETURNING lane, state, hold_note, band, rank, id;
+UPDATE foliot_jobs SET state = 'ready', hold = NULL
+WHERE rowid IN (
+    SELECT h.rowid FROM foliot_jobs h
+    WHERE h.partition = :partition AND h.hold = 'limit' AND h.hold_note = :name AND h.state || '' = 'held'
+      AND (h.lane, h.band, h.rank, h.id) < (:lane, :band, :rank, :id)
+      AND NOT EXISTS (SELECT 1 FROM foliot_queues q WHERE q.name = h.queue AND q.paused_at IS NOT NULL)
+    ORDER BY h.lane, h.band, h.rank, h.id LIMIT :number)
+RETURNING lane, state, hold_note, band, rank, id;
 
 -- name: put_limit
 -- Whether it is new or another than it was; said by code, also whether it says so for the first time. What it says again

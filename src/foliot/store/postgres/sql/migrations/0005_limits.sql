@@ -27,8 +27,8 @@ CREATE TABLE foliot.rules (
 );
 INSERT INTO foliot.rules (version) VALUES (1);
 
--- What waits for a limit, in the order in which it is to run.
-CREATE INDEX jobs_gated ON foliot.jobs (partition, hold_note, band, rank, id) WHERE hold = 'limit';
+-- What waits for a limit, of each lane in the order in which it is to run.
+CREATE INDEX jobs_gated ON foliot.jobs (partition, hold_note, lane, band, rank, id) WHERE hold = 'limit';
 
 -- A job's key is among its extras: plain jobs have none.
 ALTER TABLE foliot.jobs DROP COLUMN limit_key;
