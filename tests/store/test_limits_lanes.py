@@ -96,6 +96,35 @@ async def test_whom_another_process_holds_is_passed_for_a_moment_at_most(world: 
     assert job.id == high
 
 
+@pytest.mark.parametrize("slots", [1, 3])
+@pytest.mark.parametrize("name", ["kind:echo", "queue:default"])
+async def test_a_partition_that_is_never_empty_does_not_keep_others_from_a_limit(
+    world: World, name: str, slots: int
+) -> None:
+    """Who ends lets those go on that wait in the same partition: the others found no slot until these were through."""
+    if world.store.partitions == 1:
+        pytest.skip("there are no others")
+    await limit(world, name, concurrency=slots)
+    session = await world.open_session()
+    places = (0, 3, 5)
+    ran: dict[int, list[str]] = {place: [] for place in places}
+    busy: dict[int, list[ClaimedJob]] = {place: [] for place in places}
+    for place, number in zip(places, (60, 4, 4), strict=True):
+        world.partition = place
+        await submit_many(world, number)
+    for _ in range(25):
+        for world.partition in places:
+            await tend(world)
+            done = busy[world.partition]
+            cycle = await _turn(world, session, [lane_of("default")], done)
+            busy[world.partition] = cycle.claimed
+            ran[world.partition] += ids(cycle.claimed)
+            assert sum(map(len, busy.values())) <= slots
+        world.clock.advance(1)
+    assert [len(ran[place]) for place in places[1:]] == [4, 4]
+    assert len(ran[0]) >= 10
+
+
 @pytest.fixture
 async def pair(databases: Databases, clock: ManualClock) -> AsyncIterator[World]:
     """Where keys are decided by the database, if nothing else is limited."""

@@ -15,6 +15,7 @@ from foliot.ids import JobId
 from foliot.model.limit import AHEAD, Limit, Rules, Traits, Use
 
 _ONE: Final = 1.0 - 1e-9  # a whole token, but for what adding fractions loses
+_LEFT: Final = 2.0  # seconds for which a slot is left to those who wait in another partition
 _LEAST_PAUSE: Final = 0.1  # seconds until there is another look where only a slot is missing
 
 
@@ -41,8 +42,11 @@ class Passage(msgspec.Struct, frozen=True):
 class Door:
     """All gates at one moment. Who stands in it is alone there: see store/limiting.py."""
 
-    def __init__(self, rules: Rules, uses: Iterable[Use], now: float) -> None:
+    def __init__(
+        self, rules: Rules, uses: Iterable[Use], now: float, partition: int | None = None
+    ) -> None:
         self._rules = rules
+        self._partition = partition
         self._uses = {use.name: use for use in uses}
         self._now = now
         self._open: dict[str, _Gate] = {}
@@ -117,6 +121,15 @@ class Door:
         used = [self._gate(name) for name in sorted(known) if not name.startswith("key")]
         return {g.name: g.again for g in used if g.again is not None and not g.rested}
 
+    def queue_up(self, name: str, *, new: bool) -> bool:
+        """Have the next slot left to those who wait here, where another partition took the last one: who leaves a slot
+        lets those go on that wait where it was, and nobody else would ever find one. Whether it is left to them; `new`:
+        not only if it is so already."""
+        return self._gate(name).queue_up(new=new)
+
+    def queued(self) -> list[Use]:
+        return [gate.use for gate in self._open.values() if gate.queued]
+
     def changed(self) -> list[Use]:
         return [gate.use for gate in self._open.values() if gate.changed]
 
@@ -124,7 +137,7 @@ class Door:
         gate = self._open.get(name)
         if gate is None:
             limit, use = self._rules.limit(name), self._uses.get(name) or Use(name)
-            gate = self._open[name] = _Gate(limit, use, self._now)
+            gate = self._open[name] = _Gate(limit, use, self._now, self._partition)
             if name in self._gone:
                 gate.leave(self._gone[name])
         return gate
@@ -156,16 +169,26 @@ class _Gate:
         "_burst",
         "_each_second",
         "_most",
+        "_next_in",
+        "_next_until",
         "_now",
+        "_partition",
+        "_taken_in",
         "changed",
         "name",
         "open",
+        "queued",
         "tokens",
         "used",
     )
 
-    def __init__(self, limit: Limit | None, use: Use, now: float) -> None:
+    def __init__(self, limit: Limit | None, use: Use, now: float, partition: int | None) -> None:
         self.name = use.name
+        self._partition = partition
+        self._taken_in = use.taken_in
+        next_in = use.next_in if (use.next_until or 0.0) > now else None
+        self._next_in, self._next_until = next_in, use.next_until if next_in is not None else None
+        self.queued = False
         self._now = now
         self._before = use
         self._most = None if limit is None else limit.concurrency
@@ -181,7 +204,7 @@ class _Gate:
 
     def _look(self) -> None:
         """Whether one more may pass."""
-        free = self._most is None or self.used < self._most
+        free = self._free is None or self._free > 0
         self.open = free and (self._each_second is None or self.tokens >= _ONE)
 
     def has_more_than(self, kept: int) -> bool:
@@ -190,7 +213,7 @@ class _Gate:
 
     @property
     def room(self) -> int | None:
-        free = None if self._most is None else max(0, self._most - self.used)
+        free = self._free
         if self._each_second is None:
             return free
         tokens = int(self.tokens + 1 - _ONE)
@@ -198,7 +221,7 @@ class _Gate:
 
     @property
     def wait(self) -> float | None:
-        if self._each_second is None or (self._most is not None and self.used >= self._most):
+        if self._each_second is None or self._free == 0:
             return None
         return max(0.0, (1.0 - self.tokens) / self._each_second)
 
@@ -216,8 +239,28 @@ class _Gate:
             return (1.0 - self.tokens) / self._each_second
         return max(1.0 / self._each_second, _LEAST_PAUSE)
 
+    @property
+    def _free(self) -> int | None:
+        if self._most is None:
+            return None
+        left = 0 if self._next_in in (None, self._partition) else 1
+        return max(0, self._most - self.used - left)
+
+    def queue_up(self, *, new: bool) -> bool:
+        if not self._most or self._free or self.name.startswith("key"):
+            return False
+        elsewhere = self._taken_in not in (None, self._partition)
+        if new and elsewhere and self._next_in in (None, self._partition):
+            self._next_in, self._next_until = self._partition, self._now + _LEFT
+            self.queued = True
+        return self._next_in is not None and self._next_in == self._partition
+
     def take(self) -> None:
         self.used += 1
+        if not self.name.startswith("key"):
+            self._taken_in = self._partition
+        if self._next_in == self._partition:
+            self._next_in = self._next_until = None
         self.changed = True
         if self._each_second is not None:
             self.tokens -= 1.0
@@ -235,8 +278,8 @@ class _Gate:
     @property
     def use(self) -> Use:
         """Without a rate the tokens stay as they were counted: who takes it away for a moment gets no new burst."""
-        before = self._before
+        before, turn = self._before, (self._taken_in, self._next_in, self._next_until)
         if self._each_second is not None:
-            return Use(self.name, self.used, self.tokens, self._now)
+            return Use(self.name, self.used, self.tokens, self._now, *turn)
         at = self._now if before.tokens is None else min(self._now, before.at)
-        return Use(self.name, self.used, before.tokens, at)
+        return Use(self.name, self.used, before.tokens, at, *turn)

@@ -72,6 +72,9 @@ class Use(msgspec.Struct, frozen=True):
     used: int = 0
     tokens: float | None = None
     at: float = 0.0
+    taken_in: int | None = None  # the partition that took the last slot
+    next_in: int | None = None  # the next slot is left to those who wait in this partition,
+    next_until: float | None = None  # for so long
 
 
 class Traits(msgspec.Struct, frozen=True):

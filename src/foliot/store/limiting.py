@@ -199,6 +199,8 @@ def look_at(door: Door, names: Sequence[str], *, again_soon: bool) -> Look:
             waits += [] if wait is None else [max(wait, _SHORTEST)]
             if (token := door.again(name)) is not None:
                 again[name] = max(token, _SHORTEST)
+            if door.queue_up(name, new=not again_soon):
+                again[name] = min(again.get(name, _SOON), _SOON)
             continue
         rooms[name] = inf if room is None else room
         if wait is not None:

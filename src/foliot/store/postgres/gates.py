@@ -58,7 +58,12 @@ def is_stale(locked: Rows, version: int, claimed: Sequence[ClaimedJob]) -> bool:
 
 
 async def stand(
-    ask: Ask, now: datetime | None, names: Iterable[str] = (), *, anew: bool = False
+    ask: Ask,
+    now: datetime | None,
+    names: Iterable[str] = (),
+    *,
+    partition: int | None = None,
+    anew: bool = False,
 ) -> Door:
     """In the door, which knows the use of these names as well; or counts anew what is taken, by what runs."""
     said = [ask.say(LOCK_DOOR), *(ask.say(Step(SQL[name], {})) for name in _RULES)]
@@ -70,16 +75,18 @@ async def stand(
     running = {Traits(*row[:5]): row[5] for row in found}
     known = {*names, *fixed_names(rules), *untaken(rules, taken, running)}
     read = await ask(Step(SQL["read_uses"], {"names": texts(known), "now": now}))
-    door = Door(rules, [*taken, *uses_of((), read)], read[0][0])
+    door = Door(rules, [*taken, *uses_of((), read)], read[0][0], partition)
     if anew:
         door.recount(running)
     return door
 
 
-async def recount(ask: Ask, now: datetime | None, names: Iterable[str] = ()) -> Door:
+async def recount(
+    ask: Ask, now: datetime | None, names: Iterable[str] = (), *, partition: int | None = None
+) -> Door:
     """Whoever holds the door counts right: what others have begun and not committed does not run yet, or has not
     left."""
-    door = await stand(ask, now, names, anew=True)
+    door = await stand(ask, now, names, partition=partition, anew=True)
     if changed := door.changed():
         await ask(write_uses(changed))
     return door
@@ -217,7 +224,7 @@ class GatedClaim:
         self._stale, self._passage = version[0] != self._rules.version, Passage()
         if self._stale:
             return steps
-        door = Door(self._rules, uses_of(picked, uses), now)
+        door = Door(self._rules, uses_of(picked, uses), now, self._leaving.partition)
         door.leave(left)
         found = [candidate(row, self._quotas, self._kinds) for row in picked]
         self._passage = door.decide(found, self._room, self._quotas)
@@ -274,6 +281,9 @@ def write_uses(uses: Sequence[Use]) -> Step:
             "used": numbers(use.used for use in uses),
             "tokens": optional_numbers(use.tokens for use in uses),
             "ats": numbers(use.at for use in uses),
+            "taken_ins": optional_numbers(use.taken_in for use in uses),
+            "next_ins": optional_numbers(use.next_in for use in uses),
+            "next_untils": optional_numbers(use.next_until for use in uses),
         },
     )
 

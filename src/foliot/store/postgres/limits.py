@@ -22,7 +22,15 @@ from foliot.store.postgres.allowances import CHANGE_RULES, count_no_more
 from foliot.store.postgres.arrays import numbers, texts
 from foliot.store.postgres.audit import audit_steps
 from foliot.store.postgres.connection import Ask, Connections, Step, Values
-from foliot.store.postgres.gates import SQL, front_values, limit_of, read_rules, recount, stand
+from foliot.store.postgres.gates import (
+    SQL,
+    front_values,
+    limit_of,
+    read_rules,
+    recount,
+    stand,
+    write_uses,
+)
 from foliot.store.reply import Rows
 from foliot.store.searching import Record
 
@@ -79,8 +87,10 @@ class PostgresLimits:
         names = [row[0] for row in waited]
 
         async def talk(ask: Ask) -> Tended:
-            door = await enter(ask, self._now(), names)
+            door = await enter(ask, self._now(), names, partition=partition)
             look = look_at(door, names, again_soon=among is not None)
+            if queued := door.queued():
+                await ask(write_uses(queued))
             found: Rows = []
             if look.rooms:
                 fronting = self._fronts.look(partition, look.rooms, anew=True)

@@ -124,7 +124,7 @@ class Gates:
         picked = self._pick(claim, look)
         names = to_json(fixed_names(self._rules))
         uses = execute(self._connection, SQL["read_uses"], {**self._common, "names": names})
-        door = Door(self._rules, uses_of(picked, uses), uses[0][0])
+        door = Door(self._rules, uses_of(picked, uses), uses[0][0], self._partition)
         shares: Sequence[Share] = () if claim is None else claim.shares
         quotas = {share.lane.number: share.quota for share in shares}
         kinds = next((share.kinds for share in shares if share.kinds is not None), None)
@@ -191,7 +191,7 @@ def look_along(
 
 def write_uses(connection: Connection, uses: Sequence[Use]) -> None:
     if uses:
-        told = [(use.name, use.used, use.tokens, use.at) for use in uses]
+        told = [msgspec.structs.astuple(use) for use in uses]
         execute(connection, SQL["write_uses"], {"uses": to_json(told)})
 
 
@@ -213,7 +213,12 @@ def change_counted(
 
 
 def stand(
-    connection: Connection, now: int, names: Sequence[str] = (), *, anew: bool = False
+    connection: Connection,
+    now: int,
+    names: Sequence[str] = (),
+    *,
+    partition: int | None = None,
+    anew: bool = False,
 ) -> Door:
     rules = read_rules(connection)
     taken = [Use(*row) for row in execute(connection, SQL["list_taken"], {})] if anew else []
@@ -221,14 +226,16 @@ def stand(
     running = {Traits(*row[:5]): row[5] for row in found}
     known = [*names, *fixed_names(rules), *untaken(rules, taken, running)]
     read = execute(connection, SQL["read_uses"], {"names": to_json(known), "now": now})
-    door = Door(rules, [*taken, *uses_of((), read)], read[0][0])
+    door = Door(rules, [*taken, *uses_of((), read)], read[0][0], partition)
     if anew:
         door.recount(running)
     return door
 
 
-def recount(connection: Connection, now: int, names: Sequence[str] = ()) -> Door:
-    door = stand(connection, now, names, anew=True)
+def recount(
+    connection: Connection, now: int, names: Sequence[str] = (), *, partition: int | None = None
+) -> Door:
+    door = stand(connection, now, names, partition=partition, anew=True)
     write_uses(connection, door.changed())
     return door
 
@@ -289,8 +296,9 @@ class SqliteLimits:
             names = [row[0] for row in execute(connection, find, asked)]
             if not names:
                 return Tended([], None, idle=True)
-            door = enter(connection, store_now(self._clock), names)
+            door = enter(connection, store_now(self._clock), names, partition=partition)
             seen = look_at(door, names, again_soon=among is not None)
+            write_uses(connection, door.queued())
             fronting = self._fronts.look(partition, seen.rooms, anew=True)
             values: Values = {"partition": partition}
             found = look_along(connection, SQL["admit_held"], fronting, values)

@@ -104,7 +104,7 @@ ORDER BY array_position(:lanes::bigint[], c.lane), c.band, c.rank, c.id;
 
 -- name: read_uses
 -- And what time it is: a row for each that is used, or one without.
-SELECT extract(epoch FROM coalesce(:now, statement_timestamp()))::float8, u.name, u.used, u.tokens, u.at
+SELECT extract(epoch FROM coalesce(:now, statement_timestamp()))::float8, u.name, u.used, u.tokens, u.at, u.taken_in, u.next_in, u.next_until
 FROM (SELECT 1) o LEFT JOIN foliot.uses u ON u.name = ANY (:names::text[]);
 
 -- name: take_jobs
@@ -145,10 +145,14 @@ WHERE j.partition = :partition AND j.id = ANY (:ids::uuid[]) AND j.state || '' =
 RETURNING j.lane, j.state;
 
 -- name: write_uses
-INSERT INTO foliot.uses (name, used, tokens, at)
-SELECT w.name, w.used, w.tokens, w.at
-FROM unnest(:names::text[], :used::integer[], :tokens::float8[], :ats::float8[]) AS w (name, used, tokens, at)
-ON CONFLICT (name) DO UPDATE SET used = excluded.used, tokens = excluded.tokens, at = excluded.at;
+INSERT INTO foliot.uses (name, used, tokens, at, taken_in, next_in, next_until)
+SELECT w.name, w.used, w.tokens, w.at, w.taken_in, w.next_in, w.next_until
+FROM unnest(:names::text[], :used::integer[], :tokens::float8[], :ats::float8[], :taken_ins::smallint[],
+            :next_ins::smallint[], :next_untils::float8[])
+    AS w (name, used, tokens, at, taken_in, next_in, next_until)
+ON CONFLICT (name) DO UPDATE
+SET used = excluded.used, tokens = excluded.tokens, at = excluded.at, taken_in = excluded.taken_in,
+    next_in = excluded.next_in, next_until = excluded.next_until;
 
 -- Where keys are all that limits are about, and none has a rate, the database decides by itself what model/door.py would:
 -- one round trip, and the door is not held while somebody thinks, nor while jobs end.
@@ -448,7 +452,7 @@ FROM foliot.breakers WHERE state <> 'closed'
 ORDER BY name;
 
 -- name: list_taken
-SELECT name, used, tokens, at FROM foliot.uses WHERE used > 0;
+SELECT name, used, tokens, at, taken_in, next_in, next_until FROM foliot.uses WHERE used > 0;
 
 -- name: find_waited
 -- All limits that jobs wait for, in all partitions, by skip scan over jobs_gated.

@@ -69,7 +69,7 @@ FROM (SELECT j.band, j.rank, j.id, j.lane, j.queue, j.kind, j.namespace,
 
 -- name: read_uses
 -- And what time it is: a row for each that is used, or one without.
-SELECT :now / 1000000.0, u.name, u.used, u.tokens, u.at
+SELECT :now / 1000000.0, u.name, u.used, u.tokens, u.at, u.taken_in, u.next_in, u.next_until
 FROM (SELECT 1) LEFT JOIN foliot_uses u ON u.name IN (SELECT value FROM json_each(:names));
 
 -- name: take_jobs
@@ -117,12 +117,15 @@ WHERE partition = :partition AND id IN (SELECT value FROM json_each(:ids))
 RETURNING lane, state;
 
 -- name: write_uses
--- [name, used, tokens, at]
-INSERT INTO foliot_uses (name, used, tokens, at)
-SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'), json_extract(value, '$[3]')
+-- [name, used, tokens, at, taken_in, next_in, next_until]
+INSERT INTO foliot_uses (name, used, tokens, at, taken_in, next_in, next_until)
+SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'), json_extract(value, '$[3]'),
+       json_extract(value, '$[4]'), json_extract(value, '$[5]'), json_extract(value, '$[6]')
 FROM json_each(:uses)
 WHERE true
-ON CONFLICT (name) DO UPDATE SET used = excluded.used, tokens = excluded.tokens, at = excluded.at;
+ON CONFLICT (name) DO UPDATE
+SET used = excluded.used, tokens = excluded.tokens, at = excluded.at, taken_in = excluded.taken_in,
+    next_in = excluded.next_in, next_until = excluded.next_until;
 
 -- name: count_running
 -- What really runs, by what limits go by. Rides foliot_jobs_running. Under a breaker only what was claimed since it came
@@ -206,7 +209,7 @@ FROM foliot_breakers WHERE state <> 'closed'
 ORDER BY name;
 
 -- name: list_taken
-SELECT name, used, tokens, at FROM foliot_uses WHERE used > 0;
+SELECT name, used, tokens, at, taken_in, next_in, next_until FROM foliot_uses WHERE used > 0;
 
 -- name: find_waited
 -- All limits that jobs wait for, in all partitions, by skip scan over foliot_jobs_gated in two steps, as in peek_jobs.

@@ -17,7 +17,10 @@ CREATE TABLE foliot.uses (
     name   text             PRIMARY KEY,
     used   integer          NOT NULL,                     -- jobs that run under it
     tokens double precision,                              -- of its rate, when they were counted
-    at     double precision NOT NULL                      -- that is, in seconds since 1970
+    at     double precision NOT NULL,                     -- that is, in seconds since 1970
+    taken_in   smallint,                                  -- the partition that took the last slot, if it is not of a key
+    next_in    smallint,                                  -- the next slot is left to those who wait in this partition
+    next_until double precision                           -- for so long
 ) WITH (fillfactor = 50);
 
 -- Goes up with every change of what has to be asked before a job may start: whoever knows an old one asks again.

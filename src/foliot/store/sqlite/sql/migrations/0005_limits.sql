@@ -17,7 +17,10 @@ CREATE TABLE foliot_uses (
     name   TEXT    PRIMARY KEY,
     used   INTEGER NOT NULL,                              -- jobs that run under it
     tokens REAL,                                          -- of its rate, when they were counted
-    at     REAL    NOT NULL                               -- that is, in seconds since 1970
+    at     REAL    NOT NULL,                              -- that is, in seconds since 1970
+    taken_in   INTEGER,                                   -- the partition that took the last slot, if it is not of a key
+    next_in    INTEGER,                                   -- the next slot is left to those who wait in this partition
+    next_until REAL                                       -- for so long
 ) STRICT, WITHOUT ROWID;
 
 -- Goes up with every change of what has to be asked before a job may start: whoever knows an old one asks again.
