@@ -133,7 +133,7 @@ MUTANTS = [
     Mutant(*SLOTS_OF, "(o.id, o.fence): o.gates", "id(o): o.gates"),
     Mutant(*PICK, "'key:' || json_extract(j.extras, '$.limit_key')", ":name"),
     Mutant(*PICK, "ORDER BY j.band, j.rank, j.id", "ORDER BY j.id DESC"),
-    Mutant(*PICK, "ORDER BY j.lane, j.band, j.rank, j.id", "ORDER BY j.band, j.rank, j.id"),
+    Mutant(*PICK, "j.id) >= (:lane, :band, :rank, :id)", "j.id) >= (j.lane, :band, 0, '')"),
     Mutant(*ADMIT_HELD, "q.paused_at IS NOT NULL", "false"),
     Mutant(*LIMITS_DUTY, "_EVERY if self._limited else _SELDOM", "_SELDOM"),
 ]
