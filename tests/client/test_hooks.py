@@ -243,7 +243,8 @@ def test_of_two_apps_with_a_hook_of_one_name_the_first_has_it_and_the_other_is_t
 
     def sessions() -> dict[str, bool]:
         found = app._portal.call(ask())
-        return {one.modules[0]: hook in one.kinds for one in found if one.live}
+        named = {one.id: {"billing", "mail"} & set(one.modules) for one in found}
+        return {module: hook in one.kinds for one in found if one.live for module in named[one.id]}
 
     async def ask() -> list[Session]:
         return await (await app._portal.store()).sessions.all()
