@@ -350,7 +350,8 @@ def test_to_cancel_twice_is_to_cancel_and_what_has_ended_is_not_cancelled(steps:
     with steps.app.workflow("twice") as flow:
         flow.add(steps.wait.prepare(gate))
     until(lambda: ran(flow, "wait") == 1)
-    assert flow.cancel() is WorkflowState.RUNNING  # the step is asked to end
+    # The step is asked to end, and may have done so by the time that the answer is there.
+    assert flow.cancel() in {WorkflowState.RUNNING, WorkflowState.CANCELLED}
     until(lambda: flow.status().final)
     assert states(flow) == {"wait": "cancelled"}
     with pytest.raises(NotRunning, match=f"workflow {flow.id} is cancelled"):

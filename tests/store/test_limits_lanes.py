@@ -96,14 +96,13 @@ async def test_whom_another_process_holds_is_passed_for_a_moment_at_most(world: 
     assert job.id == high
 
 
+@pytest.mark.parametrize("place", ["sqlite-8", "postgres-8", "pooled-8"], indirect=True)
 @pytest.mark.parametrize("slots", [1, 3])
 @pytest.mark.parametrize("name", ["kind:echo", "queue:default"])
 async def test_a_partition_that_is_never_empty_does_not_keep_others_from_a_limit(
     world: World, name: str, slots: int
 ) -> None:
     """Who ends lets those go on that wait in the same partition: the others found no slot until these were through."""
-    if world.store.partitions == 1:
-        pytest.skip("there are no others")
     await limit(world, name, concurrency=slots)
     session = await world.open_session()
     places = (0, 3, 5)

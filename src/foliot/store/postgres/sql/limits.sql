@@ -267,12 +267,12 @@ WITH RECURSIVE told AS MATERIALIZED (
                             - count(*) FILTER (WHERE c.held) OVER (PARTITION BY c.gate ORDER BY c.share) END AS free,
            row_number() OVER (PARTITION BY c.gate, c.share ORDER BY c.band, c.rank, c.id) AS place
     FROM candidates c
-), turns (share, room, taken, ids) AS (
+), served (share, room, taken, ids) AS (
     -- One lane after the other: what is free at each gate for it is what those before it have not taken.
     SELECT 0, :room::integer, '{}'::jsonb, '{}'::uuid[]
     UNION ALL
     SELECT t.share + 1, t.room - cardinality(x.ids), t.taken || x.taken, x.ids
-    FROM turns t
+    FROM served t
     CROSS JOIN LATERAL (
         SELECT coalesce(jsonb_object_agg(f.gate, coalesce((t.taken ->> f.gate)::integer, 0) + f.number)
                         FILTER (WHERE f.gate IS NOT NULL), '{}') AS taken,
@@ -290,7 +290,7 @@ WITH RECURSIVE told AS MATERIALIZED (
     SELECT d.*, NOT d.enters AND d.gate IS NOT NULL
                 AND count(*) FILTER (WHERE d.enters) OVER (PARTITION BY d.gate ORDER BY d.share, d.band, d.rank, d.id
                                                            ROWS UNBOUNDED PRECEDING) >= d.free AS waits
-    FROM (SELECT a.*, a.id IN (SELECT unnest(t.ids) FROM turns t) AS enters FROM asked a) d
+    FROM (SELECT a.*, a.id IN (SELECT unnest(t.ids) FROM served t) AS enters FROM asked a) d
 ), entering AS MATERIALIZED (
     SELECT d.id, d.gate, d.line, d.band, d.rank, row_number() OVER (ORDER BY d.share, d.band, d.rank, d.id) AS turn
     FROM decided d WHERE d.enters
