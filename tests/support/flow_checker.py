@@ -86,9 +86,23 @@ class FlowChecker:
         runs = {since: self._runs(since) for since in {0.0, *again.values()}}
         for id, steps in found.items():
             since = again.get(id, 0.0)
-            check_ends(flows[id], steps, since=since)
+            check_ends(flows[id], steps, before=self._begun_before(steps, since))
             check_order(steps, runs[since])
         check_inside(flows, found)
+
+    def _begun_before(self, steps: Sequence[Step], since: float) -> frozenset[JobId]:
+        if not since:
+            return frozenset()
+        """One that waits for a signal may have waited for it since then: its job does not say so."""
+        ids = [step.job for step in steps if step.signal is None]
+        ended = self._fleet.ask(lambda store: store.jobs.ended(ids))
+        began = ((job.id, job.started_at or job.finished_at) for job in ended)
+        return frozenset(
+            [
+                *(id for id, at in began if at is not None and at.timestamp() <= since),
+                *(step.job for step in steps if step.signal is not None),
+            ]
+        )
 
     def _runs(self, since: float) -> Runs:
         """What began before that saw the ends that there were before."""
@@ -108,9 +122,11 @@ class FlowChecker:
         return f"{self.tables.ask(statement)[:10]}\n{self._fleet.logs()}"
 
 
-def check_ends(flow: Workflow, steps: Sequence[Step], *, since: float = 0.0) -> None:
-    """Each step's from those of its parents, the workflow's from all. What succeeded before a retry has done so by
-    ends that may be others by now."""
+def check_ends(
+    flow: Workflow, steps: Sequence[Step], *, before: frozenset[JobId] = frozenset()
+) -> None:
+    """Each step's from those of its parents, the workflow's from all. What began `before` a retry and succeeded has
+    done so by ends that may be others by now."""
     drawn = [Shape(step.job, step.parents, step.rule.value) for step in steps]
     reference = Reference(drawn, flow.policy)
     states = reference.states = {step.job: step.state.value for step in steps}
@@ -124,18 +140,10 @@ def check_ends(flow: Workflow, steps: Sequence[Step], *, since: float = 0.0) -> 
             assert told == "never" or not spared, story
         elif step.state == "cancelled":
             assert not spared or flow.cancel_requested, story
-        elif not _succeeded_before(step, since):
+        elif step.state != "succeeded" or step.job not in before:
             assert told == "now", story
     reference.cancelled = flow.cancel_requested
     assert flow.state == reference.state, flow
-
-
-def _succeeded_before(step: Step, since: float) -> bool:
-    return (
-        step.state == "succeeded"
-        and step.finished_at is not None
-        and step.finished_at.timestamp() <= since
-    )
 
 
 def check_inside(flows: Mapping[JobId, Workflow], found: Mapping[JobId, Sequence[Step]]) -> None:
