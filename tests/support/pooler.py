@@ -29,6 +29,7 @@ class RotatingPooler(Listener):
         super().__init__(target_host, target_port, user=user)
         self.backends = backends
         self.transactions = 0
+        self.most_open = 0  # server connections of one pool at once
         self.clients: set[_Client] = set()
         self._pools: dict[tuple[str, str], _Pool] = {}
         self._pids = itertools.count(1_000_000_007)
@@ -119,6 +120,7 @@ class _Pool:
             return
         self._opening -= 1
         self._all.add(backend)
+        self.pooler.most_open = max(self.pooler.most_open, len(self._all))
         self.parameters = backend.parameters
         for client in arriving:
             client.greet(self.parameters)

@@ -96,7 +96,10 @@ def test_many_clients_share_few_backends(
         list(threads.map(work, range(8)))
     assert len(names(server.url(database))) == 1600
     assert pooler.transactions >= 1600
-    assert 3 <= len(seen) < 8  # three at a time: one that breaks is replaced
+    assert pooler.most_open == 3
+    assert (
+        len(seen) >= 3
+    )  # a connection that its client leaves in the middle is closed, and another opened
 
 
 def test_a_transaction_that_its_client_leaves_is_rolled_back(
