@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import reduce
+from itertools import starmap
 from operator import or_
 from typing import Any, Final
 
@@ -52,7 +53,7 @@ _decode_numbers: Final = msgspec.json.Decoder(list[int]).decode
 
 
 def claimed_jobs(rows: Sequence[Row]) -> list[ClaimedJob]:
-    return [ClaimedJob(*row) for row in rows]
+    return list(starmap(ClaimedJob, rows))
 
 
 def job(row: Row, time: ToTime, names: ToNames) -> Job:

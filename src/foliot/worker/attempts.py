@@ -34,7 +34,7 @@ from foliot.worker.run import (
     undescribed,
 )
 from foliot.worker.running import Running
-from foliot.worker.stage import Stage
+from foliot.worker.stage import DEFAULT_STAGE, Stage
 from foliot.worker.starts import Starts
 from foliot.worker.success import success
 from foliot.worker.timeouts import Timeouts
@@ -68,7 +68,7 @@ class Attempts:
         self._on_end = on_end
         self._result_limit = settings.limits.result
         self._loop = asyncio.get_running_loop()
-        self._stage = stage
+        self._stage = None if stage is DEFAULT_STAGE else stage  # hardly anybody looks on
         self.threads: Threads[Running] = stage.threads(
             settings.worker.threads, self._run_in_thread, self._finish, self._failed
         )
@@ -162,7 +162,8 @@ class Attempts:
     def _begin(self, job: ClaimedJob, recipe: Recipe) -> Running:
         running = self.executing[job.id] = Running(job, recipe, self._place)
         self.started += 1
-        self._stage.on_start(job)
+        if self._stage is not None:
+            self._stage.on_start(job)
         return running
 
     def _watch_times(self, running: Running) -> None:
@@ -227,7 +228,8 @@ class Attempts:
         if outcome.span is None and self._counts and (began := running.began) is not None:
             span = (job.id, job.lane, job.kind, job.more, began, self._now())
             outcome = replace(outcome, span=span)
-        running.give_back_child()
+        if running.child is not None:
+            running.give_back_child()
         if job.timeout is not None:
             self._timeouts.forget(job.id, job.timeout)
             self.starts.forget(job.id)
@@ -236,7 +238,7 @@ class Attempts:
         self._on_end(outcome)
 
     def _succeeded(self, running: Running, result: object) -> Outcome:
-        if running.current.settled:
+        if running.current.transacts and running.current.settled:
             return settled(running.job)
         job, span = running.job, None
         if self._counts and (began := running.began) is not None:
@@ -254,12 +256,12 @@ class Attempts:
         return success(job, result, self._result_limit, span)
 
     def _failed(self, running: Running, error: BaseException) -> Outcome:
-        if running.current.settled:
+        if running.current.transacts and running.current.settled:
             return settled(running.job, error)
         # A cancelled task does not say why; whoever cancelled it has written the reason down.
         if running.stop_reason is not None and isinstance(error, asyncio.CancelledError):
             error = running.stop_reason
-        if not isinstance(error, Awaiting):
+        if self._stage is not None and not isinstance(error, Awaiting):
             self._stage.on_failure(running.job, error)
         try:
             outcome = failure(

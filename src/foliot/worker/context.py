@@ -55,6 +55,7 @@ class CurrentJob:
     cancelled = False
     timed_out = False
     lines = 0  # log lines so far
+    transacts = False  # whether it has asked for a transaction of its own
     _began = 0.0
     _block: Block | None = None
     _flow: CurrentFlow | None = None
@@ -223,7 +224,7 @@ class CurrentJob:
                 "this job has no transaction: there is no store behind it",
                 hint="in a test, have a worker run it on a store in a file",
             )
-        self._block = Block(self._place.desk, self._job)
+        self._block, self.transacts = Block(self._place.desk, self._job), True
         return self._block
 
     @property

@@ -91,7 +91,7 @@ class Cycle:
 
     def done(self, outcome: Outcome) -> None:
         """An attempt has ended: its outcome goes with the next trip, unless the store knows it already."""
-        link = self._links.take(outcome.id) if self._links else None
+        link = self._links.pop(outcome.id, None) if self._links else None
         if outcome.settled:
             self._finished += 1
             self.tallies.count([outcome])
@@ -104,7 +104,10 @@ class Cycle:
         if link is not None:
             outcome = told(outcome, link)
         partition = 0 if self._partitions == 1 else partition_of(outcome.id, self._partitions)
-        self._outcomes.setdefault(partition, []).append(outcome)
+        if (others := self._outcomes.get(partition)) is not None:
+            others.append(outcome)
+        else:
+            self._outcomes[partition] = [outcome]
         if link is not None and link.gates:  # who waits for them may follow in the same trip
             self.lanes.heat(partition, link.lane)
         self._something.set()

@@ -15,21 +15,11 @@ class Link(msgspec.Struct, frozen=True):
     gates: tuple[str, ...]  # limits of which it holds a slot
 
 
-class Links:
-    """Of all that is claimed."""
-
-    def __init__(self) -> None:
-        self._links: dict[JobId, Link] = {}
-
-    def __bool__(self) -> bool:
-        """Whether there are any: for every job is asked."""
-        return bool(self._links)
+class Links(dict[JobId, Link]):
+    """Of all that is claimed. A dict itself, for with every end is asked whether there are any."""
 
     def add(self, job: ClaimedJob) -> None:
-        self._links[job.id] = Link(job.lane, job.order, job.flow, job.gates)
-
-    def take(self, id: JobId) -> Link | None:
-        return self._links.pop(id, None)
+        self[job.id] = Link(job.lane, job.order, job.flow, job.gates)
 
 
 def told(outcome: Outcome, link: Link) -> Outcome:

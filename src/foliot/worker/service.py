@@ -14,7 +14,7 @@ from foliot.config import Settings
 from foliot.errors import StoreUnavailable
 from foliot.ids import Ids, JobId, SessionId, partition_of
 from foliot.loop import rest
-from foliot.model.job import ClaimedJob, Outcome
+from foliot.model.job import ClaimedJob
 from foliot.registry import Registry
 from foliot.store.living import Load
 from foliot.store.port import Peek, Store, Wake
@@ -113,7 +113,7 @@ class Worker:
             ids=ids,
             target=target,
             trusted=host.trusted,
-            on_done=self._done,
+            on_done=self._cycle.done,
             breakers=self._breakers,
             stage=host.stage,
         )
@@ -240,11 +240,6 @@ class Worker:
         self._cycle.stop_claiming()
         self._slots.start_no_more()
         self._slots.attempts.interrupt_all()
-
-    def _done(self, outcome: Outcome) -> None:
-        if self._breakers.started:
-            self._breakers.see(outcome)
-        self._cycle.done(outcome)
 
     async def _attend(self) -> None:
         """Cancels at once, reconciliation once a minute and after a claim whose reply was lost."""

@@ -48,6 +48,8 @@ class Slots:
         self._on_done = on_done
         self._breakers = breakers
         self._may_stop = breakers is not None and breakers.any_kinds
+        # Those that are to be told how they end: most apps have none.
+        self._stoppable = breakers.started if breakers is not None else {}
         self._open = True
         self.attempts = Attempts(
             settings, place, ids=ids, target=target, on_end=self._on_end, stage=stage
@@ -119,7 +121,7 @@ class Slots:
             for job in [job for job in backlog if job.id in ids]:
                 backlog.remove(job)
                 self._waits_since.pop(job.id, None)
-                self._on_done(Outcome(job.id, job.fence, End.CANCEL, reason="requested"))
+                self._let_go(Outcome(job.id, job.fence, End.CANCEL, reason="requested"))
 
     def start_no_more(self) -> None:
         """Give back what has not started, and whatever a claim that is under way will bring."""
@@ -159,53 +161,61 @@ class Slots:
 
     def _on_end(self, outcome: Outcome | None) -> None:
         if outcome is not None:
-            self._on_done(outcome)
+            if self._stoppable:
+                self._let_go(outcome)
+            else:
+                self._on_done(outcome)
         self._fill()
+
+    def _let_go(self, outcome: Outcome) -> None:
+        if self._breakers is not None:
+            self._breakers.see(outcome)
+        self._on_done(outcome)
 
     def _fill(self) -> None:
         backlog, executing, limit = self._backlog, self.executing, self._limit
         while backlog and len(executing) < limit:
-            self._start_safely(backlog.popleft())
+            self._start(backlog.popleft())
         while self._sync_backlog and len(executing) < limit and self._threads.free:
-            self._start_safely(self._sync_backlog.popleft())
+            self._start(self._sync_backlog.popleft())
         while self._isolated and len(executing) < limit and self.attempts.children:
-            self._start_safely(self._isolated.popleft())
+            self._start(self._isolated.popleft())
         while self._suspects and len(executing) < limit and self.attempts.cells:
-            self._start_safely(self._suspects.popleft())
+            self._start(self._suspects.popleft())
 
-    def _start_safely(self, job: ClaimedJob) -> None:
+    def _start(self, job: ClaimedJob) -> None:
         try:
-            self._start(job)
+            if not self._trusted():
+                self._release(job)  # by now it may belong to another
+                return
+            # A plain job of an app without breakers is not asked about one.
+            if (self._may_stop or job.more is not None) and self._is_stopped(job):
+                return
+            recipe = self._recipes.get(job.kind)
+            if recipe is None:
+                self._hold(job)
+                return
+            definition = recipe.definition
+            if (definition.isolated or job.losses) and self.attempts.can_isolate:
+                self._start_in_child(job, recipe)
+            elif definition.is_async:
+                self._waits_since.pop(job.id, None)
+                self.attempts.start_on_loop(job, recipe)
+            elif self._threads.free:
+                self._waits_since.pop(job.id, None)
+                self.attempts.start_in_thread(job, recipe)
+            else:
+                self._sync_backlog.append(job)
         except Exception:
             log.exception("job %s could not be started: released", job.id)
             self._crowded_until = self._clock.monotonic() + _WAIT
             if not self.attempts.give_back(job.id):
                 self._release(job)
 
-    def _start(self, job: ClaimedJob) -> None:
-        if not self._trusted():
-            self._release(job)  # by now it may belong to another
-            return
-        # A plain job of an app without breakers is not asked about one.
-        if (self._may_stop or job.more is not None) and self._is_stopped(job):
-            return
-        recipe = self._recipes.get(job.kind)
-        if recipe is None:
-            log.warning("job %s is held: this worker does not know its kind, %s", job.id, job.kind)
-            self._waits_since.pop(job.id, None)
-            self._on_done(Outcome(job.id, job.fence, End.HOLD, reason=_UNKNOWN))
-            return
-        definition = recipe.definition
-        if (definition.isolated or job.losses) and self.attempts.can_isolate:
-            self._start_in_child(job, recipe)
-        elif definition.is_async:
-            self._waits_since.pop(job.id, None)
-            self.attempts.start_on_loop(job, recipe)
-        elif self._threads.free:
-            self._waits_since.pop(job.id, None)
-            self.attempts.start_in_thread(job, recipe)
-        else:
-            self._sync_backlog.append(job)
+    def _hold(self, job: ClaimedJob) -> None:
+        log.warning("job %s is held: this worker does not know its kind, %s", job.id, job.kind)
+        self._waits_since.pop(job.id, None)
+        self._let_go(Outcome(job.id, job.fence, End.HOLD, reason=_UNKNOWN))
 
     def _is_stopped(self, job: ClaimedJob) -> bool:
         if self._breakers is None:
@@ -213,7 +223,7 @@ class Slots:
         outcome = self._breakers.stop(job, self._waits_since.get(job.id, 0.0))
         if outcome is not None:
             self._waits_since.pop(job.id, None)
-            self._on_done(outcome)
+            self._let_go(outcome)
         return outcome is not None
 
     def _start_in_child(self, job: ClaimedJob, recipe: Recipe) -> None:
@@ -227,7 +237,7 @@ class Slots:
 
     def _release(self, job: ClaimedJob) -> None:
         self._waits_since.pop(job.id, None)
-        self._on_done(Outcome(job.id, job.fence, End.RELEASE))
+        self._let_go(Outcome(job.id, job.fence, End.RELEASE))
 
 
 def _concurrency(registry: Registry, settings: Settings) -> int:

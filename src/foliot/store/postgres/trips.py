@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -42,6 +43,7 @@ from foliot.store.reply import Rows
 from foliot.store.sql import JOB_FILES, load_statements
 
 SQL: Final = load_statements("foliot.store.postgres", *JOB_FILES)
+_by_id: Final = attrgetter("id")
 FINISHED: Final = {End.SUCCEED: "succeeded", End.CANCEL: "cancelled"}
 
 
@@ -215,10 +217,7 @@ class Ending:
 
 
 def _finishing(common: Values, outcomes: Sequence[Outcome]) -> list[Step]:
-    # In id order, like every multi-row write; of two for one job, only the higher fence can be current.
-    # The same one twice would be in history twice.
-    once = {(outcome.id, outcome.fence): outcome for outcome in reversed(outcomes)}
-    ordered = [once[name] for name in sorted(once)]
+    ordered = _in_order(outcomes)
     finished = [o for o in ordered if o.end in FINISHED]
     steps = [
         Step(SQL["finish_jobs"], {**common, **_references(some), **_ends(some)})
@@ -229,6 +228,16 @@ def _finishing(common: Values, outcomes: Sequence[Outcome]) -> list[Step]:
     if len(steps) > 1:
         steps.insert(0, Step(SQL["lock_jobs"], {**common, **_references(ordered)}))
     return steps
+
+
+def _in_order(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """By ids, like every multi-row write; of two for one job, only the higher fence can be current. The same one twice
+    would be in history twice."""
+    ordered = sorted(outcomes, key=_by_id)
+    if len({outcome.id for outcome in ordered}) == len(ordered):
+        return ordered
+    once = {(outcome.id, outcome.fence): outcome for outcome in reversed(outcomes)}
+    return [once[name] for name in sorted(once)]
 
 
 def _unfinished(common: Values, outcomes: Sequence[Outcome]) -> list[Step]:

@@ -51,13 +51,11 @@ FROM taken ORDER BY array_position(:lanes::bigint[], lane), band, rank, id;
 
 -- name: extend_deadlines
 -- Of jobs that have waited for a process to start in: their time counts from now.
-WITH told AS (
-    SELECT jsonb_object_agg(p.id, p.fence) AS fences
-    FROM unnest(:ids::uuid[], :fences::bigint[]) AS p (id, fence)
-), found AS MATERIALIZED (
+WITH found AS MATERIALIZED (
     SELECT id FROM foliot.jobs WHERE partition = :partition AND id = ANY (:ids::uuid[]) ORDER BY id FOR UPDATE
 )
 UPDATE foliot.jobs j
 SET deadline_at = coalesce(:now, statement_timestamp()) + make_interval(secs => j.timeout + :grace)
 WHERE j.partition = :partition AND j.id = ANY (ARRAY(SELECT id FROM found)) AND j.session = :session
-  AND j.state || '' = 'running' AND j.fence = ((SELECT fences FROM told) ->> j.id::text)::bigint;
+  AND j.state || '' = 'running'
+  AND ((j.id, j.fence) IN (SELECT * FROM unnest(:ids::uuid[], :fences::bigint[]))) IS TRUE;
