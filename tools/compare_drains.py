@@ -1,6 +1,7 @@
 """Drains of this checkout and of another one in turns, on one PostgreSQL server with a database for each.
 
     python tools/compare_drains.py ../foliot-before --pairs 8 --jobs 100000
+    python tools/compare_drains.py . --before FOLIOT_WORKER_IN_FLIGHT=3
 
 Prints for each pair how many jobs a second both ran, and how much processor time a job took: of the workers and the
 bench, and of the server. A machine that others use as well changes the former much more than the latter.
@@ -34,10 +35,14 @@ class Drain(NamedTuple):
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("other", type=Path, help="a checkout of what to compare with")
+    parser.add_argument(
+        "--before", action="append", default=[], metavar="NAME=VALUE", help="its environment"
+    )
     parser.add_argument("--pairs", type=int, default=8)
     parser.add_argument("--jobs", type=int, default=100_000)
     asked = parser.parse_args()
     places = {"before": asked.other.resolve(), "now": HERE}
+    settings = {"before": dict(one.split("=", 1) for one in asked.before), "now": {}}
     ratios: list[Drain] = []
     with TemporaryPostgres(durable=True) as server:
         urls = {name: server.create_database(name) for name in places}
@@ -45,7 +50,9 @@ def main() -> None:
         for pair in range(1, asked.pairs + 1):
             found: dict[str, Drain] = {}
             for name in sorted(places, reverse=pair % 2 == 0):
-                found[name] = _drain(places[name], urls[name], asked.jobs, postmaster)
+                found[name] = _drain(
+                    places[name], urls[name], asked.jobs, postmaster, settings[name]
+                )
             ratios.append(
                 Drain(*(n / b for n, b in zip(found["now"], found["before"], strict=True)))
             )
@@ -60,7 +67,7 @@ def main() -> None:
     )
 
 
-def _drain(place: Path, url: str, jobs: int, postmaster: int) -> Drain:
+def _drain(place: Path, url: str, jobs: int, postmaster: int, settings: dict[str, str]) -> Drain:
     ours, servers = _used_by_children(), _used_by_server(postmaster)
     command = [sys.executable, "-c", _BENCH, "bench", "drain", "--runs", "1", "--json"]
     told = subprocess.run(  # noqa: S603 - the bench of a checkout that somebody named
@@ -69,6 +76,7 @@ def _drain(place: Path, url: str, jobs: int, postmaster: int) -> Drain:
             **os.environ,  # noqa: TID251 - handed on as it is
             "PYTHONPATH": str(place / "src"),
             "PYTHONDONTWRITEBYTECODE": "",  # or what each process compiles is counted as well
+            **settings,
         },
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -120,7 +120,7 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
     recycle_memory: Annotated[
         int, Size("memory at which a process is replaced; 0: never", "1GiB", 0, 1 << 50)
     ] = 0
-    in_flight: Annotated[int, Whole("round trips to the store at once", "3", 1, 32)] = 3
+    in_flight: Annotated[int, Whole("round trips to the store at once", "2", 1, 32)] = 2
     scheduler: Annotated[bool, Flag("do the scheduler's duties as well", "true")] = True
     transactions: Annotated[
         int, Whole("connections for transactions of jobs, per process and kind", "4", 1, 1000)

@@ -201,11 +201,8 @@ class Slots:
             elif definition.is_async:
                 self._waits_since.pop(job.id, None)
                 self.attempts.start_on_loop(job, recipe)
-            elif self._threads.free:
-                self._waits_since.pop(job.id, None)
-                self.attempts.start_in_thread(job, recipe)
             else:
-                self._sync_backlog.append(job)
+                self._start_in_thread(job, recipe)
         except Exception:
             log.exception("job %s could not be started: released", job.id)
             self._crowded_until = self._clock.monotonic() + _WAIT
@@ -225,6 +222,13 @@ class Slots:
             self._waits_since.pop(job.id, None)
             self._let_go(outcome)
         return outcome is not None
+
+    def _start_in_thread(self, job: ClaimedJob, recipe: Recipe) -> None:
+        if self._threads.free:
+            self._waits_since.pop(job.id, None)
+            self.attempts.start_in_thread(job, recipe)
+        else:
+            self._sync_backlog.append(job)
 
     def _start_in_child(self, job: ClaimedJob, recipe: Recipe) -> None:
         isolated = recipe.definition.isolated
