@@ -64,7 +64,7 @@ DECIDE = ("model/door.py", "decide")
 LOOK = ("model/door.py", "_look")
 ALLOWANCE = ("model/limit.py", "allowance")
 SLOTS_OF = ("store/limiting.py", "slots_of")
-PICK = ("store/sqlite/sql/limits.sql", "pick_jobs")
+PICK = ("store/sqlite/sql/gates.sql", "pick_jobs")
 ADMIT_HELD = ("store/sqlite/sql/limits.sql", "admit_held")
 LIMITS_DUTY = ("scheduler/limits.py", "tick")
 

@@ -20,6 +20,7 @@ STATEMENTS: Mapping[str, Statement] = load_statements(
     "sessions.sql",
     "logs.sql",
     "upkeep.sql",
+    "gates.sql",
     "limits.sql",
     "breakers.sql",
     "events.sql",

@@ -41,7 +41,7 @@ class Talk(Protocol):
     """A transaction of a store, on one partition."""
 
     async def ask(self, name: str, /, **values: object) -> Rows:
-        """One of the statements of workflows.sql, steering.sql or events.sql."""
+        """One of the statements of workflows.sql, steps.sql, steering.sql or events.sql."""
         ...
 
     def say(self, name: str, /, **values: object) -> Reply:

@@ -104,10 +104,7 @@ class Cycle:
         if link is not None:
             outcome = told(outcome, link)
         partition = 0 if self._partitions == 1 else partition_of(outcome.id, self._partitions)
-        if (others := self._outcomes.get(partition)) is not None:
-            others.append(outcome)
-        else:
-            self._outcomes[partition] = [outcome]
+        self._outcomes.setdefault(partition, []).append(outcome)
         if link is not None and link.gates:  # who waits for them may follow in the same trip
             self.lanes.heat(partition, link.lane)
         self._something.set()

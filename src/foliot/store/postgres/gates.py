@@ -27,7 +27,7 @@ from foliot.store.postgres.connection import Ask, Step, Transacting, Values
 from foliot.store.reply import Reply, Rows
 from foliot.store.sql import load_statements
 
-SQL: Final = load_statements("foliot.store.postgres", "limits.sql", "claim.sql")
+SQL: Final = load_statements("foliot.store.postgres", "gates.sql", "limits.sql", "claim.sql")
 
 
 # Advisory locks: see order.py.

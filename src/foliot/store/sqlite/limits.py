@@ -38,7 +38,7 @@ from foliot.store.sqlite.claim import Claim, Taken
 from foliot.store.sqlite.connection import Connections
 from foliot.store.sqlite.times import from_microseconds, store_now
 
-SQL: Final = load_parts("limits.sql")
+SQL: Final = load_parts("gates.sql", "limits.sql")
 _MOST_KEYS: Final = 10_000
 
 

@@ -22,7 +22,7 @@ from foliot.store.sqlite.submit import insert
 from foliot.store.sqlite.times import from_microseconds, store_now, to_microseconds
 
 T = TypeVar("T")
-SQL: Final = load_parts("workflows.sql", "steering.sql", "events.sql")
+SQL: Final = load_parts("workflows.sql", "steps.sql", "steering.sql", "events.sql")
 CANCEL: Final = load_parts("cancel.sql")["cancel_jobs"]
 
 
