@@ -17,7 +17,11 @@ BUGS: Final = [
         scenarios.an_outcome_is_sent_twice,
         ("I6 fenced out",),
         postgres=[
-            ("finish_jobs", "AND j.fence = ((SELECT fences FROM told) ->> j.id::text)::bigint", ""),
+            (
+                "finish_jobs",
+                "AND ((j.id, j.fence) IN (SELECT * FROM unnest(:ids::uuid[], :fences::bigint[]))) IS TRUE",
+                "",
+            ),
             ("finish_jobs", "AND g.fence = d.fence", ""),
         ],
         sqlite=[("finish_jobs", NO_FENCE, ""), ("find_refused_jobs", NO_FENCE, "")],
