@@ -21,7 +21,9 @@ from foliot.store.searching import Record
 from foliot.store.sql import load_statements
 
 T = TypeVar("T")
-SQL: Final = load_statements("foliot.store.postgres", "workflows.sql", "steps.sql", "steering.sql", "events.sql")
+SQL: Final = load_statements(
+    "foliot.store.postgres", "workflows.sql", "steps.sql", "steering.sql", "events.sql"
+)
 CANCEL: Final = load_statements("foliot.store.postgres", "cancel.sql")["cancel_jobs"]
 
 
