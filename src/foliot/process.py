@@ -138,7 +138,7 @@ class Process:
             self._life.hear(wake)
 
     async def _open(self) -> Store | None:
-        size = self._settings.store.pool + self._settings.worker.in_flight
+        size = self._settings.store.pool + self._settings.worker.in_flight + 1  # a spare trip
         while not self._stop.is_set():
             try:
                 return await self._unless_stopped(

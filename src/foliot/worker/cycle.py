@@ -28,6 +28,7 @@ from foliot.worker.awaited import Awaited
 from foliot.worker.doubts import Doubt, Doubts
 from foliot.worker.lanes import Lanes
 from foliot.worker.links import Links, told
+from foliot.worker.pumps import Pumps
 from foliot.worker.slots import Slots
 from foliot.worker.steps import Steps
 from foliot.worker.tallies import Tallies
@@ -69,7 +70,6 @@ class Cycle:
         self.lanes = Lanes(weights_of(settings.worker.queues), settings.worker.capabilities, kinds)
         self._links = Links()
         self._steps = Steps(store, self._pass_on, announce)
-        self._in_flight = settings.worker.in_flight
         self._partitions = store.partitions
         self._slots: Slots | None = None
         self._outcomes: dict[int, list[Outcome]] = {}
@@ -82,7 +82,15 @@ class Cycle:
         self._settled: set[JobId] = set()  # by their own transactions, while we were paused
         self._unasked: set[JobId] = set()  # sent, and it could not be asked what became of them
         self.uncertain = False  # a claim's reply was lost: reconcile
-        self._something, self._landed = asyncio.Event(), asyncio.Event()
+        self._pumps = Pumps(
+            settings.worker.in_flight,
+            self._next_trip,
+            self._next_doubt,
+            self._make,
+            clock=clock,
+            ids=ids,
+        )
+        self._something, self._landed = self._pumps.something, asyncio.Event()
         self._asked_for = self._taken = self._prefetch = self._finished = 0
         self._measured_at = clock.monotonic()
 
@@ -126,14 +134,12 @@ class Cycle:
 
     async def run(self) -> None:
         """Until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for _ in range(self._in_flight):
-                group.create_task(self._pump())
+        await self._pumps.run()
 
     async def step(self) -> bool:
         """The next trip, for who drives a worker by hand. False: there was nothing to take along or to bring back."""
         self._something.clear()
-        trip, taken = self._next_trip(), self._taken
+        trip, taken = self._next_doubt() or self._next_trip(), self._taken
         if trip is not None:
             await self._make(trip)
         return trip is not None and bool(trip.outcomes or self._taken > taken or self.lanes)
@@ -172,29 +178,11 @@ class Cycle:
             self._paused = False
             self._settled.clear()
             self._something.set()
-
-    async def _pump(self) -> None:
-        pause = 0.05
-        while True:
-            trip = self._next_trip()
-            if trip is None:
-                self._something.clear()
-                await self._something.wait()
-                continue
-            if await self._make(trip):
-                pause = 0.05
-            else:
-                await self._clock.sleep(self._ids.jitter(pause, 0.5))
-                pause = min(pause * 2, 2.0)
+            self._pumps.called.set()
 
     def _next_trip(self) -> Trip | None:
         """The next partition in turn that has outcomes to send or, where there is room, ready jobs."""
-        if self._paused:
-            return None
-        if self._doubts:
-            doubt = self._doubts.next()
-            return self._trip(doubt.partition, [doubt.outcome], [], 0, doubt)
-        if not (self._outcomes or self.lanes):
+        if self._paused or not (self._outcomes or self.lanes):
             return None
         room = self._room()
         self.lanes.rouse(self._clock.monotonic())
@@ -211,6 +199,12 @@ class Cycle:
                 self._turn = partition + 1
                 return self._trip(partition, outcomes, shares, room if shares else 0)
         return None
+
+    def _next_doubt(self) -> Trip | None:
+        if self._paused or not self._doubts:
+            return None
+        doubt = self._doubts.next()
+        return self._trip(doubt.partition, [doubt.outcome], [], 0, doubt)
 
     def _trip(
         self,
@@ -284,7 +278,8 @@ class Cycle:
             left = [one for one in trip.outcomes if one.id in cycle.refused]
             await self._put_back(msgspec.structs.replace(trip, outcomes=left), error)
             return msgspec.structs.replace(cycle, claimed=[], refused=[]), False
-        self._outcomes.setdefault(trip.partition, []).extend(again)
+        if again:
+            self._outcomes.setdefault(trip.partition, []).extend(again)
         known = {outcome.id for outcome in again}
         refused = [id for id in cycle.refused if id not in known]
         return msgspec.structs.replace(cycle, claimed=claimed, refused=refused), True
@@ -379,6 +374,8 @@ class Cycle:
             self._doubts.add(trip.partition, outcomes)
         else:
             self._outcomes.setdefault(trip.partition, [])[:0] = outcomes
+        if self._doubts:
+            self._pumps.called.set()
 
     async def _unsettled(self, partition: int, outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
         """Those that have not taken effect, and all of them if the store does not say. The others are counted."""
