@@ -36,13 +36,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("other", type=Path, help="a checkout of what to compare with")
     parser.add_argument(
-        "--before", action="append", default=[], metavar="NAME=VALUE", help="its environment"
+        "--before",
+        type=_setting,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="its environment",
     )
     parser.add_argument("--pairs", type=int, default=8)
     parser.add_argument("--jobs", type=int, default=100_000)
     asked = parser.parse_args()
     places = {"before": asked.other.resolve(), "now": HERE}
-    settings = {"before": dict(one.split("=", 1) for one in asked.before), "now": {}}
+    settings: dict[str, dict[str, str]] = {"before": dict(asked.before), "now": {}}
     ratios: list[Drain] = []
     with TemporaryPostgres(durable=True) as server:
         urls = {name: server.create_database(name) for name in places}
@@ -65,6 +70,13 @@ def main() -> None:
     print(
         f"median of the ratios: jobs/s {rate:.3f}, processor time {cost:.3f}, server {served:.3f}"
     )
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not like FOLIOT_WORKER_IN_FLIGHT=3")
+    return name, value
 
 
 def _drain(place: Path, url: str, jobs: int, postmaster: int, settings: dict[str, str]) -> Drain:

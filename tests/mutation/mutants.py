@@ -25,16 +25,20 @@ class Mutant(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         return f"{self.name}: {self.old.strip()[:40]!r} -> {self.new.strip()[:40]!r}"
 
-    def put_into(self, package: Path) -> None:
-        """Change the copy of the package."""
+    def find(self, package: Path) -> tuple[str, str, str]:
+        """What is in the file before the function, the function, and what comes after it."""
         path = package / self.file
         text = path.read_text(encoding="utf-8")
         start, end = _place(text, self.name, sql=path.suffix == ".sql")
         body = text[start:end]
         assert self.old in body, f"{self.name} has changed: adapt its mutants, {self.old!r} is gone"
-        path.write_text(
-            text[:start] + body.replace(self.old, self.new) + text[end:], encoding="utf-8"
-        )
+        return text[:start], body, text[end:]
+
+    def put_into(self, package: Path) -> None:
+        """Change the copy of the package."""
+        before, body, after = self.find(package)
+        changed = before + body.replace(self.old, self.new) + after
+        (package / self.file).write_text(changed, encoding="utf-8")
 
 
 def _place(text: str, name: str, *, sql: bool) -> tuple[int, int]:
@@ -122,10 +126,14 @@ MUTANTS = [
     Mutant(*ENDED, "if outcome.final", "if not outcome.final", often=True),
     Mutant(*ENDED, "self._marks.pop(mark, None) is not None", "True"),
     Mutant(*DECIDE, "gate.take()", "pass", often=True),
-    Mutant(*DECIDE, "if not gate.open]", "if not gate.open][1:]"),
+    Mutant(
+        *DECIDE,
+        "for gate in gates if not gate.has_more",
+        "for gate in gates[1:] if not gate.has_more",
+    ),
     Mutant(*DECIDE, ">= room", "> room"),
     Mutant(*DECIDE, "not one.fits or ", ""),
-    Mutant(*LOOK, "self.used < self._most", "self.used <= self._most"),
+    Mutant(*LOOK, "self._free > 0", "self._free >= 0"),
     Mutant(*LOOK, "self.tokens >= _ONE", "self.tokens > 0"),
     Mutant(*ALLOWANCE, "most // (2 * max(1, sessions))", "most // max(1, sessions)"),
     Mutant(*ALLOWANCE, "running * 2 <= most", "running <= most"),

@@ -55,6 +55,11 @@ def _catch(package: Path, mutant: Mutant) -> None:
     )
 
 
+@pytest.mark.parametrize("mutant", MUTANTS, ids=str)
+def test_what_a_mutant_changes_is_there(mutant: Mutant) -> None:
+    assert mutant.find(ROOT / "src" / "foliot")
+
+
 @pytest.mark.parametrize("mutant", OFTEN, ids=str)
 def test_a_mutant_is_caught(package: Path, mutant: Mutant) -> None:
     _catch(package, mutant)

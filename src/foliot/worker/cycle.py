@@ -1,7 +1,7 @@
 """The cycle of a worker: finish what is done, claim what there is room for, in one round trip; again and again.
 
 A few round trips are under way at once. As soon as one returns, the next carries whatever has finished meanwhile
-and asks for as much as there is room for: load makes the batches, an idle system answers at once.
+and asks for as much as there is room for: load makes the batches, an idle system answers at once. See pumps.py.
 
 Where to claim is known from hints and looks: see lanes.py.
 """
