@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -50,8 +51,8 @@ def clock() -> ManualClock:
 @pytest.fixture(scope="session")
 def databases() -> Iterator[Databases]:
     """One server for each process that runs tests."""
-    with TemporaryPostgres() as server:
-        yield Databases(server)
+    with TemporaryPostgres() as server, closing(Databases(server)) as databases:
+        yield databases
 
 
 @pytest.fixture(scope="session")

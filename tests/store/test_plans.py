@@ -16,7 +16,7 @@ from foliot.store.searching import FIRST_ID, LAST_ID, conditions
 from foliot.store.sql import compose
 from foliot.testing.clock import ManualClock
 from support.plans import STATEMENTS, Mode, Scan, explain, literal, nodes, scans
-from support.stores import Databases, open_world, postgres_place
+from support.stores import CLEANER, Databases, open_world, postgres_place
 
 PARTITION = 3
 BATCH = 500
@@ -374,7 +374,10 @@ async def test_a_store_that_was_empty_for_long_does_not_walk_its_tables_when_it_
 
 
 def _wait_until_alone(connection: psycopg.Connection[Any]) -> None:
-    others = "SELECT count(*) - 1 FROM pg_stat_activity WHERE datname = current_database()"
+    others = (
+        "SELECT count(*) - 1 FROM pg_stat_activity"
+        f" WHERE datname = current_database() AND application_name <> '{CLEANER}'"
+    )
     for _ in range(500):
         if _value(connection, others) == 0:
             return
