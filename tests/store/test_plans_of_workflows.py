@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from foliot.store.postgres.workflows import SQL
-from support.plans import Mode, explain, nodes
+from support.plans import STILL, Mode, explain, nodes
 from support.stores import Databases
 
 STEPS: Final = 1_000  # of each workflow, on an average
@@ -75,6 +75,18 @@ def large(databases: Databases) -> Iterator[psycopg.Connection[Any]]:
     databases.server.drop_database("large_workflows")
 
 
+@pytest.fixture(scope="module")
+def uncounted(databases: Databases) -> Iterator[psycopg.Connection[Any]]:
+    """As large, and nobody has counted anything yet."""
+    name = "uncounted_workflows"
+    url = databases.server.create_database(name, asyncio.run(databases.template(1)))
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(STILL)
+        connection.execute(FILLED)
+        yield connection
+    databases.server.drop_database(name)
+
+
 @pytest.mark.parametrize("mode", ["generic", "custom"])
 @pytest.mark.parametrize("name", [name for name in SQL if name != "list_steps"])
 def test_no_table_is_looked_through(large: psycopg.Connection[Any], name: str, mode: Mode) -> None:
@@ -93,3 +105,16 @@ def test_steps_begin_by_a_look_for_each(large: psycopg.Connection[Any], mode: Mo
         node["Node Type"] for node in nodes(explain(large, SQL["begin_steps"], VALUES, mode=mode))
     }
     assert not found & {"Nested Loop", "Hash Join", "Merge Join"}
+
+
+@pytest.mark.parametrize("mode", ["generic", "custom"])
+def test_children_are_looked_up_in_a_store_that_nobody_has_counted(
+    uncounted: psycopg.Connection[Any], mode: Mode
+) -> None:
+    """Each time a step adds another."""
+    values = VALUES | {"ids": json.dumps(IDS[:1])}
+    found = nodes(explain(uncounted, SQL["find_waiting_children"], values, mode=mode))
+    read = [node for node in found if node.get("Relation Name") == "steps"]
+    assert len(read) == 2
+    for node in read:
+        assert "job" in node.get("Index Cond", node.get("Recheck Cond", "")), node["Node Type"]

@@ -55,7 +55,7 @@ CROSS JOIN LATERAL (SELECT s.children
                     WHERE s.linked AND l.partition = :partition AND l.workflow = s.workflow AND l.step = s.job
                       AND l.side = 'children') a (jobs)
 CROSS JOIN jsonb_array_elements_text(a.jobs::jsonb) i
-JOIN foliot.steps c ON c.partition = :partition AND c.job = i::uuid
+CROSS JOIN LATERAL (SELECT * FROM foliot.steps e WHERE e.partition = :partition AND e.job = i::uuid LIMIT 1) c
 WHERE s.partition = :partition AND s.job = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
   AND c.state IS NULL AND NOT c.begun;
 
