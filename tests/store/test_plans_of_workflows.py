@@ -108,13 +108,23 @@ def test_steps_begin_by_a_look_for_each(large: psycopg.Connection[Any], mode: Mo
 
 
 @pytest.mark.parametrize("mode", ["generic", "custom"])
-def test_children_are_looked_up_in_a_store_that_nobody_has_counted(
-    uncounted: psycopg.Connection[Any], mode: Mode
+@pytest.mark.parametrize(
+    ("name", "table", "column"),
+    [
+        ("find_waiting_children", "steps", "job"),
+        ("note_outer", "steps", "job"),
+        ("lock_old_workflows", "jobs", "id"),
+        ("prune_workflows", "jobs", "id"),
+    ],
+)
+def test_what_is_known_is_looked_up_in_a_store_that_nobody_has_counted(
+    uncounted: psycopg.Connection[Any], name: str, table: str, column: str, mode: Mode
 ) -> None:
-    """Each time a step adds another."""
-    values = VALUES | {"ids": json.dumps(IDS[:1])}
-    found = nodes(explain(uncounted, SQL["find_waiting_children"], values, mode=mode))
-    read = [node for node in found if node.get("Relation Name") == "steps"]
-    assert len(read) == 2
+    """Each time a step adds another, or a workflow is forgotten. A walk along an index is no look-up."""
+    values = VALUES | {"waiter": IDS[0]}
+    found = nodes(explain(uncounted, SQL[name], values, mode=mode))
+    read = [node for node in found if node.get("Relation Name") == table]
+    assert read
     for node in read:
-        assert "job" in node.get("Index Cond", node.get("Recheck Cond", "")), node["Node Type"]
+        told = node.get("Index Cond", node.get("Recheck Cond", ""))
+        assert f"({column} = " in told, node["Node Type"]

@@ -90,9 +90,20 @@ SELECT :partition::smallint, (s ->> 0)::uuid, :workflow::uuid, (s ->> 1)::intege
 FROM jsonb_array_elements(:rows::jsonb) s;
 
 -- name: note_follower
--- Of workflows that have ended: whose jobs come after their steps, and are to see them.
+-- Of workflows that have ended: whose jobs come after their steps, and are to see them. They are kept as long as that one.
 INSERT INTO foliot.followers (partition, workflow, follower)
 SELECT :partition::smallint, i::uuid, :workflow::uuid FROM jsonb_array_elements_text(:ids::jsonb) i
+ON CONFLICT DO NOTHING;
+
+-- name: note_outer
+-- Of a workflow that a step of another stands for: it is kept as long as that one, and as those that keep that one.
+INSERT INTO foliot.followers (partition, workflow, follower)
+SELECT :partition::smallint, :id::uuid, s.workflow FROM foliot.steps s
+WHERE s.partition = :partition AND s.job = :waiter::uuid
+UNION
+SELECT :partition::smallint, :id::uuid, b.follower FROM foliot.followers b
+WHERE b.partition = :partition
+  AND b.workflow = (SELECT s.workflow FROM foliot.steps s WHERE s.partition = :partition AND s.job = :waiter::uuid)
 ON CONFLICT DO NOTHING;
 
 -- name: grow_workflow

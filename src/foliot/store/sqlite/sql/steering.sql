@@ -269,13 +269,15 @@ WHERE w.partition = :partition AND w.id = i.value AND w.state || '' <> 'running'
   AND j.partition = :partition AND j.id = w.waiter AND j.cancel_requested AND j.state || '' <> 'running';
 
 -- name: prune_workflows
--- Not what steps that are kept come after. A follower without steps has become part of another, which keeps it. First
--- which: as many as have no more steps together than that, or one. Then all of these, :ids.
+-- Not what steps that are kept come after or stand for. A follower without steps has become part of another, which keeps
+-- it. Nor one whose job has not said yet how it ended: it would find none, and run all of it again. First which: as many
+-- as have no more steps together than that, or one. Then all of these, :ids.
 SELECT p.id
 FROM (SELECT o.id, sum(o.total) OVER (ORDER BY o.finished_at, o.id) - o.total AS steps
       FROM (SELECT w.id, w.total, w.finished_at FROM foliot_workflows w
             WHERE w.partition = :partition AND w.finished_at IS NOT NULL
               AND w.finished_at < :now - CAST(:keep * 1000000 AS INTEGER)
+              AND NOT EXISTS (SELECT 1 FROM foliot_jobs j WHERE j.partition = :partition AND j.id = w.waiter)
               AND NOT EXISTS (
                   SELECT 1 FROM foliot_followers b CROSS JOIN foliot_workflows f
                   WHERE b.partition = :partition AND b.workflow = w.id AND f.partition = :partition AND f.id = b.follower
