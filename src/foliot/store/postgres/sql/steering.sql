@@ -204,6 +204,16 @@ FROM (SELECT h.id, h.queue, h.priority, h.payload, h.tags, h.ordering_key, h.fai
         AND d.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))) e
 WHERE strpos(e.extras, '"changed":') > 0;
 
+-- name: find_last_keys
+-- Of these, as they have ended, their unique keys: one may have given up its own while it ran.
+SELECT h.id::text, h.key FROM foliot.history h
+WHERE h.partition = :partition
+  AND h.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
+UNION ALL
+SELECT d.id::text, d.key FROM foliot.dead d
+WHERE d.partition = :partition
+  AND d.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i));
+
 -- name: remove_ended_jobs
 -- Before they are tried again, under the same ids.
 WITH buried AS (
@@ -214,6 +224,15 @@ WITH buried AS (
 DELETE FROM foliot.history h
 WHERE h.partition = :partition
   AND h.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i));
+
+-- name: find_taken_keys
+-- Rows of [job, namespace, kind, key], in a statement after that which was to insert these: those that do not live, and
+-- who has their unique key.
+SELECT n ->> 0, n ->> 3, (SELECT j.id::text FROM foliot.jobs j
+                          WHERE j.partition = :partition AND j.key = n ->> 3 AND j.namespace = n ->> 1
+                            AND j.kind = n ->> 2)
+FROM jsonb_array_elements(:rows::jsonb) n
+WHERE (SELECT j.id FROM foliot.jobs j WHERE j.partition = :partition AND j.id = (n ->> 0)::uuid) IS NULL;
 
 -- name: carry_fences
 -- Rows of [job, fence, generation].

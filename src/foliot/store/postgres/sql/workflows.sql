@@ -144,6 +144,7 @@ SELECT j.id::text, j.workflow::text,
        CASE WHEN j.workflow IS NULL THEN jsonb_strip_nulls(jsonb_build_object(
            'id', '', 'payload', '', 'kind', j.kind, 'lane', j.lane & ~3::bigint, 'queue', j.queue,
            'namespace', j.namespace, 'priority', j.priority, 'max_attempts', j.max_attempts, 'timeout', j.timeout,
+           'key', j.key,
            'more', jsonb_build_object(
                'tags', j.tags, 'ordering_key', j.ordering_key, 'fair_key', j.fair_key, 'requires', j.requires,
                'extras', j.extras::jsonb, 'schedule', j.schedule)))::text END,

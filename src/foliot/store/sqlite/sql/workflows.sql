@@ -143,6 +143,7 @@ SELECT j.id, j.workflow,
        CASE WHEN j.workflow IS NULL THEN json_patch('{}', json_object(
            'id', '', 'payload', '', 'kind', j.kind, 'lane', j.lane & ~3, 'queue', j.queue,
            'namespace', j.namespace, 'priority', j.priority, 'max_attempts', j.max_attempts, 'timeout', j.timeout,
+           'key', j.key,
            'more', json_object(
                'tags', json(j.tags), 'ordering_key', j.ordering_key, 'fair_key', j.fair_key, 'requires', json(j.requires),
                'extras', json(j.extras), 'schedule', j.schedule))) END,
