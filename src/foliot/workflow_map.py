@@ -166,13 +166,15 @@ def builtin_template(kind: str, *, queue: str = "default", **fields: Any) -> New
 
 
 def as_template(job: NewJob) -> NewJob:
-    """Of a step's job: what it was made of."""
+    """Of a step's job: what it was made of. Keys that it was submitted with by itself are that job's."""
     more = job.more
     if more is not None:
         extras = more.extras
         if extras is not None:
-            extras = msgspec.structs.replace(extras, step=None, parents=False, refs=False)
+            extras = msgspec.structs.replace(
+                extras, step=None, parents=False, refs=False, idempotency_key=None
+            )
             extras = None if extras == Extras() else extras
         more = msgspec.structs.replace(more, workflow=None, waits=False, hold=None, extras=extras)
         more = None if more == More() else more
-    return msgspec.structs.replace(job, id=_NOBODY, payload=b"", more=more)
+    return msgspec.structs.replace(job, id=_NOBODY, payload=b"", key=None, more=more)

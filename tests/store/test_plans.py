@@ -15,7 +15,7 @@ from foliot.filter import parse
 from foliot.store.searching import FIRST_ID, LAST_ID, conditions
 from foliot.store.sql import compose
 from foliot.testing.clock import ManualClock
-from support.plans import STATEMENTS, Mode, Scan, explain, literal, nodes, scans
+from support.plans import STATEMENTS, STILL, Mode, Scan, explain, literal, nodes, scans
 from support.stores import CLEANER, Databases, open_world, postgres_place
 
 PARTITION = 3
@@ -155,16 +155,6 @@ SELECT md5(i::text)::uuid, 'host', 1, '0', '{{}}', '{{}}', true, now(), now(), n
 """
 
 
-# Plans go by what ANALYZE finds here, and not by what autovacuum may have found half-way.
-_STILL = """
-DO $$ DECLARE one regclass; BEGIN
-    FOR one IN SELECT c.oid FROM pg_class c WHERE c.relnamespace = 'foliot'::regnamespace AND c.relkind = 'r' LOOP
-        EXECUTE format('ALTER TABLE %s SET (autovacuum_enabled = off)', one);
-    END LOOP;
-END $$
-"""
-
-
 @pytest.fixture(scope="module")
 def full(databases: Databases) -> Iterator[psycopg.Connection[Any]]:
     """A store with history, analysed."""
@@ -176,7 +166,7 @@ def full(databases: Databases) -> Iterator[psycopg.Connection[Any]]:
     url = databases.server.create_database(name, asyncio.run(make()))
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("SET session_replication_role = replica")
-        connection.execute(_STILL)
+        connection.execute(STILL)
         connection.execute(_FILL)
         connection.execute("ANALYZE")
         yield connection

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from foliot.store.postgres.workflows import SQL
-from support.plans import Mode, explain, nodes
+from support.plans import STILL, Mode, explain, nodes
 from support.stores import Databases
 
 STEPS: Final = 1_000  # of each workflow, on an average
@@ -75,6 +75,18 @@ def large(databases: Databases) -> Iterator[psycopg.Connection[Any]]:
     databases.server.drop_database("large_workflows")
 
 
+@pytest.fixture(scope="module")
+def uncounted(databases: Databases) -> Iterator[psycopg.Connection[Any]]:
+    """As large, and nobody has counted anything yet."""
+    name = "uncounted_workflows"
+    url = databases.server.create_database(name, asyncio.run(databases.template(1)))
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(STILL)
+        connection.execute(FILLED)
+        yield connection
+    databases.server.drop_database(name)
+
+
 @pytest.mark.parametrize("mode", ["generic", "custom"])
 @pytest.mark.parametrize("name", [name for name in SQL if name != "list_steps"])
 def test_no_table_is_looked_through(large: psycopg.Connection[Any], name: str, mode: Mode) -> None:
@@ -93,3 +105,26 @@ def test_steps_begin_by_a_look_for_each(large: psycopg.Connection[Any], mode: Mo
         node["Node Type"] for node in nodes(explain(large, SQL["begin_steps"], VALUES, mode=mode))
     }
     assert not found & {"Nested Loop", "Hash Join", "Merge Join"}
+
+
+@pytest.mark.parametrize("mode", ["generic", "custom"])
+@pytest.mark.parametrize(
+    ("name", "table", "column"),
+    [
+        ("find_waiting_children", "steps", "job"),
+        ("note_outer", "steps", "job"),
+        ("lock_old_workflows", "jobs", "id"),
+        ("prune_workflows", "jobs", "id"),
+    ],
+)
+def test_what_is_known_is_looked_up_in_a_store_that_nobody_has_counted(
+    uncounted: psycopg.Connection[Any], name: str, table: str, column: str, mode: Mode
+) -> None:
+    """Each time a step adds another, or a workflow is forgotten. A walk along an index is no look-up."""
+    values = VALUES | {"waiter": IDS[0]}
+    found = nodes(explain(uncounted, SQL[name], values, mode=mode))
+    read = [node for node in found if node.get("Relation Name") == table]
+    assert read
+    for node in read:
+        told = node.get("Index Cond", node.get("Recheck Cond", ""))
+        assert f"({column} = " in told, node["Node Type"]

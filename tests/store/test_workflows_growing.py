@@ -296,3 +296,26 @@ async def test_no_step_is_added_that_would_wait_for_itself(world: World) -> None
     await flow.run("a")
     await flow.run("b")
     assert (await flow.get()).state is WorkflowState.SUCCEEDED
+
+
+async def test_no_step_that_a_step_adds_waits_for_itself_either(world: World) -> None:
+    """Before what waits for the step that adds it, it may be; not after that as well, nor before another new one that
+    it waits for."""
+    flow = await draw(world)
+    await flow.submit(flow.step("a"), flow.step("b", "a"), flow.step("c", "b"), flow.step("d", "c"))
+    await flow.claim()
+    cycle = "^before would make steps wait for themselves"
+    for after, into in ((["a", "c"], ["b"]), (["a", "b"], ["b"]), (["d"], ["c"])):
+        with pytest.raises(InvalidValue, match=cycle):
+            await add(flow, flow.step("x", *after, into=into, added_by="a"), by="a")
+    x = flow.step("x", "a", into=["b"], added_by="a")
+    with pytest.raises(InvalidValue, match=cycle):
+        await add(flow, x, flow.step("y", "x", "c", into=["b"], added_by="a"), by="a")
+    round_ = flow.step("y", "x", into=["b", "x"], added_by="a")
+    with pytest.raises(InvalidValue, match=cycle):
+        await add(flow, x, round_, by="a")
+    await add(flow, x, flow.step("y", "x", into=["b"], added_by="a"), by="a")
+    await flow.end("a")
+    for name in "xybcd":
+        await flow.run(name)
+    assert (await flow.get()).state is WorkflowState.SUCCEEDED

@@ -225,15 +225,24 @@ async def count_rows(
     return read
 
 
+async def parents_of(flow: Drawing, name: str) -> set[str]:
+    steps = await flow.steps()
+    names = {step.job: step.name for step in steps.values()}
+    return {names[id] for id in steps[name].parents}
+
+
+@pytest.mark.parametrize("into", [None, ("end",)])
 async def test_to_add_a_step_takes_as_much_in_a_large_workflow_as_in_a_small_one(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch, into: Sequence[str] | None
 ) -> None:
+    """Before all that waits for the step that adds it, or before some of that."""
     flow = await draw(world)
-    await flow.submit(flow.step("a"), flow.step("end", "a"))
+    await flow.submit(flow.step("a"), flow.step("end", "a"), flow.step("other", "a"))
     await flow.claim()
-    first = await count_rows(flow, ["x", "y"], monkeypatch, into=None)
-    await count_rows(flow, [f"s{n}" for n in range(30)], monkeypatch, into=None)
-    assert await count_rows(flow, ["z", "zz"], monkeypatch, into=None) == first
+    first = await count_rows(flow, ["x", "y"], monkeypatch, into=into)
+    await count_rows(flow, [f"s{n}" for n in range(30)], monkeypatch, into=into)
+    assert await count_rows(flow, ["z", "zz"], monkeypatch, into=into) == first
+    assert ("z" in await parents_of(flow, "other")) is (into is None)
 
 
 async def widest(world: World) -> int:

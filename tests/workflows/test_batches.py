@@ -65,5 +65,5 @@ def test_whether_steps_may_close_a_cycle_takes_as_long_as_there_are_steps() -> N
         for number in range(50_000)
     ]
     began = time.process_time()
-    assert not adding._may_close_a_cycle(steps)
+    assert not adding._may_close_a_cycle(steps, {})
     assert time.process_time() - began < 2

@@ -38,8 +38,9 @@ async def add(
     await flush(talk, id)
     known = await _around(talk, id, steps)
     names = {step.name: job for job, step in known.items()}
-    risky = _may_close_a_cycle(steps)
-    steps = await _placed(talk, id, steps, known)
+    waiting = await _waiting(talk, steps, known)
+    risky = _may_close_a_cycle(steps, waiting)
+    steps = await _placed(talk, id, steps, known, waiting)
     steps = [await _named(talk, id, step, names, known) for step in steps]
     own = {step.job.id for step in steps}
     stands: dict[JobId, JobId] = {}
@@ -94,24 +95,35 @@ def _known(
     )
 
 
+async def _waiting(
+    talk: Talk, steps: Sequence[NewStep], known: dict[JobId, Known]
+) -> dict[JobId, dict[JobId, None]]:
+    """What waits for the steps that add these; not what they have added before."""
+    adding = sorted({step.added_by for step in steps if step.added_by and step.into != ()})
+    waiting: dict[JobId, dict[JobId, None]] = {}
+    if adding:
+        found = await talk.ask("find_waiting_children", ids=to_json(adding))
+        for parent, child, name in found:
+            waiting.setdefault(parent, {})[JobId(child)] = None
+            known.setdefault(JobId(child), Known(begun=False, name=name))
+    return waiting
+
+
 async def _placed(
-    talk: Talk, id: JobId, steps: Sequence[NewStep], known: dict[JobId, Known]
+    talk: Talk,
+    id: JobId,
+    steps: Sequence[NewStep],
+    known: dict[JobId, Known],
+    waiting: Mapping[JobId, Iterable[JobId]],
 ) -> list[NewStep]:
     """With the elements of the maps that they come after, and before what waits for the step that adds them: as it is
     under the lock. Who has looked before it may have seen less."""
     elements = await _elements_of(talk, id, steps, known)
-    adding = sorted({step.added_by for step in steps if step.added_by and step.into is None})
-    below: dict[JobId, list[JobId]] = {}
-    if adding:
-        found = await talk.ask("find_waiting_children", ids=to_json(adding))
-        for parent, child, name in found:
-            below.setdefault(parent, []).append(JobId(child))
-            known.setdefault(JobId(child), Known(begun=False, name=name))
     placed = []
     for step in steps:
         into, parents = step.into, step.parents
         if into is None:
-            into = tuple(below.get(step.added_by, ())) if step.added_by else ()
+            into = tuple(waiting.get(step.added_by, ())) if step.added_by else ()
         if step.mapped is None and not elements.keys().isdisjoint(parents):
             above = [one for id in parents for one in (id, *elements.get(id, ()))]
             parents = tuple(dict.fromkeys(above))
@@ -209,12 +221,16 @@ def _check_new(
             )
 
 
-def _may_close_a_cycle(steps: Sequence[NewStep]) -> bool:
-    """Not if they come after the step that adds them, and before what waits for that, as most do."""
+def _may_close_a_cycle(
+    steps: Sequence[NewStep], waiting: Mapping[JobId, Mapping[JobId, None]]
+) -> bool:
+    """Not if they come after the step that adds them, and before what waits for that, or some of it, as most do.
+    Whether others do is seen from the whole graph: to add many of these one by one takes ever longer."""
     safe: set[JobId] = set()
     for step in steps:
         below = all(parent in safe or parent == step.added_by for parent in step.parents)
-        if below and step.into in (None, ()):
+        above = waiting.get(step.added_by, {}) if step.added_by else {}
+        if below and above.keys() >= {*(step.into or ())}:
             safe.add(step.job.id)
         elif step.into != ():
             return True

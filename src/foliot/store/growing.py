@@ -40,6 +40,7 @@ async def submit(talk: Talk, workflow: NewWorkflow) -> bool:
         return False
     if workflow.waiter is not None:
         await talk.ask("note_began", id=workflow.id)
+        await talk.ask("note_outer", id=workflow.id, waiter=workflow.waiter)
     # It is this transaction's own, so nobody else has to be kept from it.
     await insert_steps(talk, Place(workflow.id), workflow.steps)
     return True

@@ -115,6 +115,9 @@ async def _as_they_were(talk: Talk, rows: Rows) -> dict[JobId, NewJob]:
     jobs = {JobId(row[0]): job_of(JobId(row[0]), row[12], bytes(row[13])) for row in rows}
     for id, *told in await talk.ask("find_changed_jobs", ids=to_json(sorted(jobs))):
         jobs[id] = _changed(jobs[id], *told)
+    if keyed := sorted(id for id, job in jobs.items() if job.key is not None):
+        for id, key in await talk.ask("find_last_keys", ids=to_json(keyed)):
+            jobs[id] = msgspec.structs.replace(jobs[id], key=key)
     return jobs
 
 
@@ -149,8 +152,30 @@ async def _live_again(
     """Under their ids. Fences are carried on, so that nobody who once held one of them can write to it; from the steps,
     as the jobs may have been purged or pruned."""
     await talk.ask("remove_ended_jobs", ids=to_json([job.id for job in jobs]))
-    await talk.insert(jobs)
+    # With keys in one order, as whoever else inserts some: two would wait for each other crosswise.
+    keyed = sorted(
+        (job for job in jobs if job.key is not None), key=lambda job: (job.kind, job.key)
+    )
+    await talk.insert([*keyed, *(job for job in jobs if job.key is None)])
+    await _check_keys(talk, keyed)
     await talk.ask("carry_fences", rows=to_json([(job.id, *lives[job.id]) for job in jobs]))
+
+
+async def _check_keys(talk: Talk, keyed: Sequence[NewJob]) -> None:
+    """One whose unique key is another's by now was not inserted: then none of them is tried again."""
+    if not keyed:
+        return
+    rows = [(job.id, job.namespace, job.kind, job.key) for job in keyed]
+    own = {job.id for job in keyed}
+    for id, key, holder in await talk.ask("find_taken_keys", rows=to_json(rows)):
+        problem, hint = f"is the unique key of {id}, and ", "retry it when that has ended"
+        if holder is None:
+            problem, hint = f"{problem}was another job's until this moment", "retry it once more"
+        elif holder in own:
+            problem, hint = f"{problem}of {holder} as well", "retry one after the other"
+        else:
+            problem += f"belongs to job {holder} now"
+        raise InvalidValue("key", key, problem, hint=hint)
 
 
 class _Graph(msgspec.Struct, frozen=True):

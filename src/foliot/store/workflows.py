@@ -118,7 +118,7 @@ class Workflows(Protocol):
         were skipped are decided anew. What succeeded is not run again, unless it is one of `only`: then with all that
         came after it. Returns the steps that were taken up again; none: nothing had failed, and one that was late or
         cancelled all the same has `ended` once more, and succeeded. Raises NotRunning while it is being cancelled,
-        InvalidValue if what succeeded cannot be run anew."""
+        InvalidValue if what succeeded cannot be run anew, or another job has the unique key of one."""
         ...
 
     async def get(self, id: JobId) -> Workflow | None: ...

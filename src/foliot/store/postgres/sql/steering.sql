@@ -204,6 +204,16 @@ FROM (SELECT h.id, h.queue, h.priority, h.payload, h.tags, h.ordering_key, h.fai
         AND d.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))) e
 WHERE strpos(e.extras, '"changed":') > 0;
 
+-- name: find_last_keys
+-- Of these, as they have ended, their unique keys: one may have given up its own while it ran.
+SELECT h.id::text, h.key FROM foliot.history h
+WHERE h.partition = :partition
+  AND h.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
+UNION ALL
+SELECT d.id::text, d.key FROM foliot.dead d
+WHERE d.partition = :partition
+  AND d.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i));
+
 -- name: remove_ended_jobs
 -- Before they are tried again, under the same ids.
 WITH buried AS (
@@ -214,6 +224,15 @@ WITH buried AS (
 DELETE FROM foliot.history h
 WHERE h.partition = :partition
   AND h.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i));
+
+-- name: find_taken_keys
+-- Rows of [job, namespace, kind, key], in a statement after that which was to insert these: those that do not live, and
+-- who has their unique key.
+SELECT n ->> 0, n ->> 3, (SELECT j.id::text FROM foliot.jobs j
+                          WHERE j.partition = :partition AND j.key = n ->> 3 AND j.namespace = n ->> 1
+                            AND j.kind = n ->> 2)
+FROM jsonb_array_elements(:rows::jsonb) n
+WHERE (SELECT j.id FROM foliot.jobs j WHERE j.partition = :partition AND j.id = (n ->> 0)::uuid) IS NULL;
 
 -- name: carry_fences
 -- Rows of [job, fence, generation].
@@ -294,9 +313,11 @@ WHERE w.partition = :partition AND w.state <> 'running' AND j.cancel_requested A
   AND w.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i));
 
 -- name: lock_old_workflows
--- Those that may be forgotten, before it is looked once more: jobs may have followed their steps since this began.
+-- Those that may be forgotten, before it is looked once more: jobs may have followed their steps since this began. Not one
+-- whose job has not said yet how it ended: it would find none, and run all of it again.
 SELECT w.id::text FROM foliot.workflows w
 WHERE w.partition = :partition AND w.finished_at < coalesce(:now, now()) - make_interval(secs => :keep)
+  AND (SELECT j.id FROM foliot.jobs j WHERE j.partition = :partition AND j.id = w.waiter) IS NULL
   AND NOT EXISTS (
       SELECT FROM foliot.followers b JOIN foliot.workflows f ON f.partition = :partition AND f.id = b.follower
       WHERE b.partition = :partition AND b.workflow = w.id
@@ -305,12 +326,14 @@ WHERE w.partition = :partition AND w.finished_at < coalesce(:now, now()) - make_
 ORDER BY w.finished_at, w.id LIMIT :limit::bigint FOR UPDATE SKIP LOCKED;
 
 -- name: prune_workflows
--- Of those that are locked: not what steps that are kept come after. A follower without steps has become part of
--- another, which keeps it. As many as have no more steps together than that, or one.
+-- Of those that are locked: not what a live job stands for, nor what steps that are kept come after or stand for. A
+-- follower without steps has become part of another, which keeps it. As many as have no more steps together than that,
+-- or one.
 WITH due AS MATERIALIZED (
     SELECT w.id, w.total, w.finished_at FROM foliot.workflows w
     WHERE w.partition = :partition AND w.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
       AND w.finished_at < coalesce(:now, now()) - make_interval(secs => :keep)
+      AND (SELECT j.id FROM foliot.jobs j WHERE j.partition = :partition AND j.id = w.waiter) IS NULL
       AND NOT EXISTS (
           SELECT FROM foliot.followers b JOIN foliot.workflows f ON f.partition = :partition AND f.id = b.follower
           WHERE b.partition = :partition AND b.workflow = w.id

@@ -55,7 +55,7 @@ CROSS JOIN LATERAL (SELECT s.children
                     WHERE s.linked AND l.partition = :partition AND l.workflow = s.workflow AND l.step = s.job
                       AND l.side = 'children') a (jobs)
 CROSS JOIN jsonb_array_elements_text(a.jobs::jsonb) i
-JOIN foliot.steps c ON c.partition = :partition AND c.job = i::uuid
+CROSS JOIN LATERAL (SELECT * FROM foliot.steps e WHERE e.partition = :partition AND e.job = i::uuid LIMIT 1) c
 WHERE s.partition = :partition AND s.job = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
   AND c.state IS NULL AND NOT c.begun;
 
@@ -90,9 +90,20 @@ SELECT :partition::smallint, (s ->> 0)::uuid, :workflow::uuid, (s ->> 1)::intege
 FROM jsonb_array_elements(:rows::jsonb) s;
 
 -- name: note_follower
--- Of workflows that have ended: whose jobs come after their steps, and are to see them.
+-- Of workflows that have ended: whose jobs come after their steps, and are to see them. They are kept as long as that one.
 INSERT INTO foliot.followers (partition, workflow, follower)
 SELECT :partition::smallint, i::uuid, :workflow::uuid FROM jsonb_array_elements_text(:ids::jsonb) i
+ON CONFLICT DO NOTHING;
+
+-- name: note_outer
+-- Of a workflow that a step of another stands for: it is kept as long as that one, and as those that keep that one.
+INSERT INTO foliot.followers (partition, workflow, follower)
+SELECT :partition::smallint, :id::uuid, s.workflow FROM foliot.steps s
+WHERE s.partition = :partition AND s.job = :waiter::uuid
+UNION
+SELECT :partition::smallint, :id::uuid, b.follower FROM foliot.followers b
+WHERE b.partition = :partition
+  AND b.workflow = (SELECT s.workflow FROM foliot.steps s WHERE s.partition = :partition AND s.job = :waiter::uuid)
 ON CONFLICT DO NOTHING;
 
 -- name: grow_workflow
@@ -133,6 +144,7 @@ SELECT j.id::text, j.workflow::text,
        CASE WHEN j.workflow IS NULL THEN jsonb_strip_nulls(jsonb_build_object(
            'id', '', 'payload', '', 'kind', j.kind, 'lane', j.lane & ~3::bigint, 'queue', j.queue,
            'namespace', j.namespace, 'priority', j.priority, 'max_attempts', j.max_attempts, 'timeout', j.timeout,
+           'key', j.key,
            'more', jsonb_build_object(
                'tags', j.tags, 'ordering_key', j.ordering_key, 'fair_key', j.fair_key, 'requires', j.requires,
                'extras', j.extras::jsonb, 'schedule', j.schedule)))::text END,

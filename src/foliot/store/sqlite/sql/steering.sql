@@ -184,10 +184,29 @@ SELECT d.id, d.queue, d.priority, d.payload, json_patch('{}', json_object(
 FROM json_each(:ids) i CROSS JOIN foliot_dead d
 WHERE d.partition = :partition AND d.id = i.value AND instr(d.extras, '"changed":');
 
+-- name: find_last_keys
+-- Of these, as they have ended, their unique keys: one may have given up its own while it ran.
+SELECT h.id, h.key FROM json_each(:ids) i CROSS JOIN foliot_history h
+WHERE h.partition = :partition AND h.id = i.value
+UNION ALL
+SELECT d.id, d.key FROM json_each(:ids) i CROSS JOIN foliot_dead d
+WHERE d.partition = :partition AND d.id = i.value;
+
 -- name: remove_ended_jobs
 -- Before they are tried again, under the same ids.
 DELETE FROM foliot_dead WHERE partition = :partition AND id IN (SELECT value FROM json_each(:ids));
 DELETE FROM foliot_history WHERE partition = :partition AND id IN (SELECT value FROM json_each(:ids));
+
+-- name: find_taken_keys
+-- Rows of [job, namespace, kind, key], in a statement after that which was to insert these: those that do not live, and
+-- who has their unique key.
+SELECT json_extract(n.value, '$[0]'), json_extract(n.value, '$[3]'),
+       (SELECT j.id FROM foliot_jobs j
+        WHERE j.partition = :partition AND j.key = json_extract(n.value, '$[3]')
+          AND j.namespace = json_extract(n.value, '$[1]') AND j.kind = json_extract(n.value, '$[2]'))
+FROM json_each(:rows) n
+WHERE NOT EXISTS (SELECT 1 FROM foliot_jobs j
+                  WHERE j.partition = :partition AND j.id = json_extract(n.value, '$[0]'));
 
 -- name: carry_fences
 -- Rows of [job, fence, generation].
@@ -269,13 +288,15 @@ WHERE w.partition = :partition AND w.id = i.value AND w.state || '' <> 'running'
   AND j.partition = :partition AND j.id = w.waiter AND j.cancel_requested AND j.state || '' <> 'running';
 
 -- name: prune_workflows
--- Not what steps that are kept come after. A follower without steps has become part of another, which keeps it. First
--- which: as many as have no more steps together than that, or one. Then all of these, :ids.
+-- Not what steps that are kept come after or stand for. A follower without steps has become part of another, which keeps
+-- it. Nor one whose job has not said yet how it ended: it would find none, and run all of it again. First which: as many
+-- as have no more steps together than that, or one. Then all of these, :ids.
 SELECT p.id
 FROM (SELECT o.id, sum(o.total) OVER (ORDER BY o.finished_at, o.id) - o.total AS steps
       FROM (SELECT w.id, w.total, w.finished_at FROM foliot_workflows w
             WHERE w.partition = :partition AND w.finished_at IS NOT NULL
               AND w.finished_at < :now - CAST(:keep * 1000000 AS INTEGER)
+              AND NOT EXISTS (SELECT 1 FROM foliot_jobs j WHERE j.partition = :partition AND j.id = w.waiter)
               AND NOT EXISTS (
                   SELECT 1 FROM foliot_followers b CROSS JOIN foliot_workflows f
                   WHERE b.partition = :partition AND b.workflow = w.id AND f.partition = :partition AND f.id = b.follower

@@ -90,9 +90,18 @@ SELECT :partition, json_extract(s.value, '$[0]'), :workflow, json_extract(s.valu
 FROM json_each(:rows) s;
 
 -- name: note_follower
--- Of workflows that have ended: whose jobs come after their steps, and are to see them.
+-- Of workflows that have ended: whose jobs come after their steps, and are to see them. They are kept as long as that one.
 INSERT OR IGNORE INTO foliot_followers (partition, workflow, follower)
 SELECT :partition, value, :workflow FROM json_each(:ids);
+
+-- name: note_outer
+-- Of a workflow that a step of another stands for: it is kept as long as that one, and as those that keep that one.
+INSERT OR IGNORE INTO foliot_followers (partition, workflow, follower)
+SELECT :partition, :id, s.workflow FROM foliot_steps s WHERE s.partition = :partition AND s.job = :waiter
+UNION
+SELECT :partition, :id, b.follower FROM foliot_followers b
+WHERE b.partition = :partition
+  AND b.workflow = (SELECT s.workflow FROM foliot_steps s WHERE s.partition = :partition AND s.job = :waiter);
 
 -- name: grow_workflow
 UPDATE foliot_workflows SET total = total + :number, remaining = remaining + :live, edges = edges + :edges
@@ -134,6 +143,7 @@ SELECT j.id, j.workflow,
        CASE WHEN j.workflow IS NULL THEN json_patch('{}', json_object(
            'id', '', 'payload', '', 'kind', j.kind, 'lane', j.lane & ~3, 'queue', j.queue,
            'namespace', j.namespace, 'priority', j.priority, 'max_attempts', j.max_attempts, 'timeout', j.timeout,
+           'key', j.key,
            'more', json_object(
                'tags', json(j.tags), 'ordering_key', j.ordering_key, 'fair_key', j.fair_key, 'requires', json(j.requires),
                'extras', json(j.extras), 'schedule', j.schedule))) END,
