@@ -128,12 +128,14 @@ WITH candidates AS (
 SELECT CASE fate WHEN 'ready' THEN why ELSE fate END, count(*) FROM fates GROUP BY 1;
 
 -- name: find_lost_steps
--- Steps that are to be taken back: the rows of their workflows are locked before.
-SELECT j.id::text, j.workflow::text FROM (
-    (SELECT j.id, j.workflow FROM foliot.jobs j
-     WHERE j.partition = :partition AND j.state = 'running' AND j.session = ANY (:sessions::uuid[])
-       AND j.workflow IS NOT NULL ORDER BY j.id LIMIT :limit)
+-- Steps that are to be taken back: the rows of their workflows are locked before. Those that reap_jobs comes to first,
+-- which goes by ids: of others it would take none, ever. Sorted apart, or the key would be walked for their order.
+WITH lost AS MATERIALIZED (
+    SELECT j.id, j.workflow FROM foliot.jobs j
+    WHERE j.partition = :partition AND j.state = 'running' AND j.session = ANY (:sessions::uuid[])
     UNION
-    (SELECT j.id, j.workflow FROM foliot.jobs j
-     WHERE j.partition = :partition AND j.state = 'running' AND j.deadline_at IS NOT NULL
-       AND j.deadline_at <= coalesce(:now, now()) AND j.workflow IS NOT NULL LIMIT :limit)) j;
+    SELECT j.id, j.workflow FROM foliot.jobs j
+    WHERE j.partition = :partition AND j.state = 'running' AND j.deadline_at IS NOT NULL
+      AND j.deadline_at <= coalesce(:now, now())
+)
+SELECT l.id::text, l.workflow::text FROM lost l WHERE l.workflow IS NOT NULL ORDER BY l.id LIMIT :limit;
