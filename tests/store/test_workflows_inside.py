@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -146,10 +147,10 @@ async def test_a_failure_is_not_retried_before_what_was_asked_to_end_with_it_has
     assert {*alive} == {outer.ids["w"], outer.ids["x"]}
 
 
-async def submitting(world: World) -> tuple[Drawing, Drawing]:
+async def submitting(world: World, **fields: Any) -> tuple[Drawing, Drawing]:
     """An attempt has submitted its workflow, of which a step runs elsewhere, and has not ended yet."""
     outer = await draw(world)
-    await outer.submit(outer.step("w"), outer.step("after", "w", rule=Rule.ALL_DONE))
+    await outer.submit(outer.step("w", **fields), outer.step("after", "w", rule=Rule.ALL_DONE))
     await outer.claim()
     flow = Drawing(world, await world.open_session())
     flow.id = inner_id(outer.ids["w"])
@@ -224,3 +225,47 @@ async def test_one_inside_that_ends_while_its_pause_is_looked_at_is_no_error(
     monkeypatch.setattr(type(outer.store), "get", slowly)
     await pause_like(world.store, flow.id, outer.id)
     assert (await flow.get()).state is WorkflowState.SUCCEEDED
+
+
+async def interrupt(world: World, outer: Drawing) -> None:
+    """The attempt, before it could say what its job waits for."""
+    await outer.end("w", End.RETRY, reason="interrupted", delay=0)
+    await world.admit()
+
+
+async def test_a_job_whose_workflow_has_begun_in_time_does_not_expire(world: World) -> None:
+    outer, flow = await submitting(world, more=More(expires_in=60))
+    await interrupt(world, outer)
+    world.clock.advance(61)
+    assert await world.store.admission.expire(world.partition, limit=10) == 0
+    assert await outer.states() == {"w": "ready", "after": "waiting"}
+    assert (await flow.get()).state is WorkflowState.RUNNING
+
+
+async def test_a_job_has_begun_with_its_first_attempt_however_often_it_is_held_again(
+    world: World,
+) -> None:
+    began = world.clock.now()
+    outer, flow = await submitting(world)
+    world.clock.advance(5)
+    await interrupt(world, outer)
+    world.clock.advance(3600)
+    outer.session = await world.open_session()
+    await outer.claim()
+    await outer.end("w", End.HOLD, reason="workflow", awaits=flow.id)
+    await flow.end("i")
+    outer.session = await world.open_session()
+    await outer.run("w")
+    assert (await outer.steps())["w"].started_at == began
+
+
+async def test_a_job_that_its_worker_never_started_ends_after_its_workflow(world: World) -> None:
+    """It is asked to end while it waits in a worker for a slot."""
+    outer, flow = await submitting(world)
+    await interrupt(world, outer)
+    await outer.claim()
+    assert await cancel(world.store, outer.ids["w"]) is JobState.RUNNING
+    await carry_on(world, [flow.id])  # as the duty does
+    await outer.end("w", End.RELEASE, reason="cancelled")
+    assert (await outer.states())["w"] == "ready"
+    await see_it_end(world, outer, flow)

@@ -209,7 +209,8 @@ SET state = CASE WHEN (SELECT facts FROM told) -> j.id::text ->> 1 IS NULL THEN 
     claimed_at = CASE WHEN (SELECT facts FROM told) -> j.id::text ->> 1 = 'workflow' THEN j.claimed_at END,
     extras = CASE WHEN (SELECT facts FROM told) -> j.id::text ->> 1 = 'workflow'
                   THEN (coalesce(j.extras, '{}')::jsonb || jsonb_build_object(
-                       'began', (extract(epoch FROM j.claimed_at) * 1000000)::bigint))::text
+                       'began', coalesce((j.extras::jsonb ->> 'began')::bigint,
+                                         (extract(epoch FROM j.claimed_at) * 1000000)::bigint)))::text
                   WHEN (SELECT facts FROM told) -> j.id::text ->> 1 = 'limit'
                        AND starts_with((SELECT facts FROM told) -> j.id::text ->> 2, 'breaker:')
                        AND j.extras::jsonb ->> 'breaker' IS NULL

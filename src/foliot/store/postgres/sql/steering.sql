@@ -246,10 +246,12 @@ SET remaining = w.remaining + :number, failed = w.failed - :failed, forgiven = w
 WHERE w.partition = :partition AND w.id = :id::uuid;
 
 -- name: note_began
--- The job that stands for this workflow has seen it begin, in this life of its.
+-- The job that stands for this workflow has seen it begin, in this life of its, and in time: with the attempt that has
+-- submitted it.
 UPDATE foliot.jobs j
-SET extras = (coalesce(j.extras, '{}')::jsonb || jsonb_build_object(
-        'began', (extract(epoch FROM coalesce(:now, now())) * 1000000)::bigint))::text
+SET expires_at = NULL,
+    extras = (coalesce(j.extras, '{}')::jsonb || jsonb_build_object('began', (extract(epoch FROM
+        CASE j.state WHEN 'running' THEN j.claimed_at ELSE coalesce(:now, now()) END) * 1000000)::bigint))::text
 WHERE j.partition = :partition
   AND j.id = (SELECT w.waiter FROM foliot.workflows w WHERE w.partition = :partition AND w.id = :id::uuid)
   AND j.extras::jsonb ->> 'began' IS NULL;

@@ -167,7 +167,7 @@ UPDATE foliot_jobs
 SET state = CASE WHEN r.why IS NULL THEN 'ready' ELSE 'held' END, hold = r.why,
     expires_at = CASE WHEN r.why = 'workflow' THEN NULL ELSE expires_at END,
     claimed_at = CASE WHEN r.why = 'workflow' THEN claimed_at END,
-    extras = CASE WHEN r.why = 'workflow' THEN json_set(coalesce(extras, '{}'), '$.began', claimed_at)
+    extras = CASE WHEN r.why = 'workflow' THEN json_insert(coalesce(extras, '{}'), '$.began', claimed_at)
                   WHEN r.why = 'limit' AND r.note GLOB 'breaker:*' AND json_extract(extras, '$.breaker') IS NULL
                   THEN json_set(coalesce(extras, '{}'), '$.breaker', substr(r.note, length('breaker:') + 1))
                   ELSE extras END,

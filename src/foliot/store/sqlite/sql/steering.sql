@@ -225,8 +225,11 @@ SET remaining = remaining + :number, failed = failed - :failed, forgiven = faile
 WHERE partition = :partition AND id = :id;
 
 -- name: note_began
--- The job that stands for this workflow has seen it begin, in this life of its.
-UPDATE foliot_jobs SET extras = json_set(coalesce(extras, '{}'), '$.began', :now)
+-- The job that stands for this workflow has seen it begin, in this life of its, and in time: with the attempt that has
+-- submitted it.
+UPDATE foliot_jobs
+SET expires_at = NULL,
+    extras = json_set(coalesce(extras, '{}'), '$.began', CASE state WHEN 'running' THEN claimed_at ELSE :now END)
 WHERE partition = :partition
   AND id = (SELECT w.waiter FROM foliot_workflows w WHERE w.partition = :partition AND w.id = :id)
   AND json_extract(extras, '$.began') IS NULL;
