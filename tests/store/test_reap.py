@@ -253,7 +253,9 @@ async def test_steps_past_their_deadlines_are_taken_back_however_many_there_are(
     for names in ({"s3", "s4", "s5"}, {"s0", "s1", "s2"}):
         assert await flow.claim(room=3) == names
     await world.submit_many(1000, delay=1e6)
-    if world.place.engine == "postgres":  # has seen that few of these run, and looks for them by their deadlines
+    if (
+        world.place.engine == "postgres"
+    ):  # has seen that few of these run, and looks for them by their deadlines
         with psycopg.connect(world.place.direct, autocommit=True) as connection:
             connection.execute("ANALYZE foliot.jobs")
     world.clock.advance(200)

@@ -187,7 +187,8 @@ async def test_a_retry_by_hand_while_the_job_looks_at_the_failure_is_waited_for(
         await world.end(flow.session, job, End.BURY)
         await world.store.dead.retry(world.partition, [job.id], record=lambda _ids: [])
         [job] = await world.claim(flow.session)
-    get = type(world.store.workflows).get
+    looked_at = type(world.store.jobs if again == "ending" else world.store.workflows)
+    get = looked_at.get
 
     async def slowly(store: object, id: JobId) -> object:
         found = await get(store, id)  # type: ignore[arg-type]
@@ -200,7 +201,7 @@ async def test_a_retry_by_hand_while_the_job_looks_at_the_failure_is_waited_for(
             await flow.end("i")
         return found
 
-    monkeypatch.setattr(type(world.store.workflows), "get", slowly)
+    monkeypatch.setattr(looked_at, "get", slowly)
     with pytest.raises(Awaiting):
         await run_workflow(Host(world, flow.session, job), WorkflowPayload(draft={}))
     await world.end(flow.session, job, End.HOLD, reason="workflow", awaits=flow.id)
