@@ -338,3 +338,32 @@ async def test_a_job_that_its_worker_never_started_ends_after_its_workflow(world
     await outer.end("w", End.RELEASE, reason="cancelled")
     assert (await outer.states())["w"] == "ready"
     await see_it_end(world, outer, flow)
+
+
+@pytest.mark.parametrize("first", ["failure", "cancel", "loss"])
+async def test_a_job_whose_last_attempt_fails_while_its_workflow_runs_looks_again(
+    world: World, first: str
+) -> None:
+    """It ends as that does, and what comes after it does not run beside that."""
+    outer, flow = await submitting(world, max_attempts=1)
+    if first == "loss":
+        await world.reap(outer.session, loss_limit=1)
+    else:
+        if first == "cancel":
+            await cancel(world.store, outer.ids["w"])
+        await outer.end("w", End.BURY, reason="failed", error="E")
+    assert len(await world.attempts(outer.ids["w"])) == 1
+    world.clock.advance(60)
+    await world.admit()
+    assert await outer.states() == {"w": "ready", "after": "waiting"}
+    outer.session = await world.open_session()
+    await outer.claim()
+    cycle = await outer.end("w", End.HOLD, reason="workflow", awaits=flow.id)
+    await carry_on(world, cycle.advance.more)
+    if first == "cancel":
+        await see_it_end(world, outer, flow)
+        return
+    await flow.end("i")
+    outer.session = await world.open_session()
+    await outer.run("w")
+    assert await outer.states() == {"w": "succeeded", "after": "ready"}
