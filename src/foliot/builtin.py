@@ -163,20 +163,22 @@ async def run_workflow(host: Host, told: WorkflowPayload) -> dict[str, Any]:
 
 async def _try_again(store: Store, known: Workflow, host: Host) -> None:
     """A workflow that has failed is this job's failure; unless somebody has asked the job to end, or retried it since
-    then."""
+    then, or has the workflow tried again by itself just now: that is waited for."""
     job = await store.jobs.get(host.id)
     if job is not None and job.cancel_requested:
         raise Cancel("requested")
     if job is not None and _was_retried(job):
         partition = partition_of(known.id, store.partitions)
-        alive, advance = await store.workflows.retry(partition, known.id)
+        try:
+            alive, advance = await store.workflows.retry(partition, known.id)
+        except NotRunning:  # tried again, and asked to end
+            return
         if alive or advance.ended:  # with nothing left to run it has succeeded at once
             await carry_on(store, partition, advance)
             if host.workflow is not None:  # which it was paused with, perhaps, and not resumed
                 await resume_inner(store, known.id, host.workflow)
             return
     await result_of(store, known.id)
-    raise NotRunning(known.id, (await get_workflow(store, known.id)).state)
 
 
 def _was_retried(job: Job) -> bool:

@@ -61,9 +61,10 @@ class Wilderness:
             time.sleep(0.1)
 
     def settle(self) -> None:
-        """Nothing is asked for any more but what somebody waits for."""
+        """Nothing is asked for any more but what somebody waits for. What is being cancelled ends by itself."""
         for root in self.roots:
-            self._act(root, "resume")
+            if not root.get().cancel_requested:
+                self._act(root, "resume")
 
         def over() -> bool:
             for id, signal in self.checker.tables.ask(AWAITED):

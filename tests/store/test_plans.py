@@ -39,6 +39,7 @@ RIDES = {
     "admit_jobs": {"jobs_scheduled", "jobs_pkey"},
     "admit_kinds": {"jobs_held", "jobs_pkey"},
     "find_lost_sessions": {"jobs_running", "jobs_deadline"},
+    "find_lost_steps": {"jobs_running", "jobs_deadline"},
     "reap_jobs": {"jobs_running", "jobs_deadline", "jobs_pkey", "attempts_pkey"},
     "find_held_jobs": {"jobs_admission"},
     "find_turns": {"jobs_turns"},

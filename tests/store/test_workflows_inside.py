@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,9 @@ from foliot.errors import NotRunning
 from foliot.ids import JobId, inner_id
 from foliot.model.job import End, JobState, More
 from foliot.model.workflow import Rule, WorkflowState
+from foliot.store import steering
+from foliot.store.flowing import Progress, Talk
+from foliot.store.port import Cycle
 from foliot.workflow_commands import pause_like
 from support.flows import Drawing, draw
 from support.stores import World
@@ -146,10 +151,10 @@ async def test_a_failure_is_not_retried_before_what_was_asked_to_end_with_it_has
     assert {*alive} == {outer.ids["w"], outer.ids["x"]}
 
 
-async def submitting(world: World) -> tuple[Drawing, Drawing]:
+async def submitting(world: World, **fields: Any) -> tuple[Drawing, Drawing]:
     """An attempt has submitted its workflow, of which a step runs elsewhere, and has not ended yet."""
     outer = await draw(world)
-    await outer.submit(outer.step("w"), outer.step("after", "w", rule=Rule.ALL_DONE))
+    await outer.submit(outer.step("w", **fields), outer.step("after", "w", rule=Rule.ALL_DONE))
     await outer.claim()
     flow = Drawing(world, await world.open_session())
     flow.id = inner_id(outer.ids["w"])
@@ -224,3 +229,141 @@ async def test_one_inside_that_ends_while_its_pause_is_looked_at_is_no_error(
     monkeypatch.setattr(type(outer.store), "get", slowly)
     await pause_like(world.store, flow.id, outer.id)
     assert (await flow.get()).state is WorkflowState.SUCCEEDED
+
+
+async def interrupt(world: World, outer: Drawing) -> None:
+    """The attempt, before it could say what its job waits for."""
+    await outer.end("w", End.RETRY, reason="interrupted", delay=0)
+    await world.admit()
+
+
+async def has_ended(world: World, outer: Drawing) -> bool:
+    """Once the duties have looked, and a worker has said of the job that it was asked to end, if it has to be asked."""
+    found, _ = await world.store.workflows.find_stuck(world.partition, limit=10)
+    await carry_on(world, found)
+    outer.session = await world.open_session()
+    if "w" in await outer.claim():
+        cycle = await outer.end("w", End.CANCEL, reason="requested")
+        await carry_on(world, cycle.advance.more)
+    return (await outer.states())["w"] == "cancelled"
+
+
+async def test_a_job_whose_workflow_runs_is_not_held_by_a_pause_and_ends_though_its_worker_died(
+    world: World,
+) -> None:
+    """The worker that ended the last step of the workflow, before it could carry on."""
+    outer, flow = await submitting(world)
+    await outer.store.pause(world.partition, outer.id, note=None, by="ada")
+    await interrupt(world, outer)
+    assert (await outer.states())["w"] == "ready"
+    advance = await outer.store.cancel(world.partition, outer.id)
+    await carry_on(world, advance.more)
+    await flow.end("i", End.RETRY, reason="cancelled", delay=0)
+    assert await has_ended(world, outer)
+    assert (await outer.get()).state is WorkflowState.CANCELLED
+
+
+async def test_a_job_that_was_paused_before_its_workflow_was_retried_by_itself_ends_after_it(
+    world: World,
+) -> None:
+    outer, flow = await submitting(world)
+    await outer.end("w", End.HOLD, reason="workflow", awaits=flow.id)
+    await flow.end("i", End.BURY)
+    await outer.store.pause(world.partition, outer.id, note=None, by="ada")
+    assert (await outer.steps())["w"].reason == "paused"
+    await flow.store.retry(world.partition, flow.id)
+    await flow.claim(queues=["inner"])
+    advance = await outer.store.cancel(world.partition, outer.id)
+    await carry_on(world, advance.more)
+    await flow.end("i", End.RETRY, reason="cancelled", delay=0)  # and its worker dies
+    assert await has_ended(world, outer)
+
+
+@pytest.mark.parametrize("place", ["postgres-1"], indirect=True)
+async def test_a_workflow_that_ends_while_the_one_around_it_is_cancelled_takes_its_job_along(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between what the cancel asks of the job, and its look for what runs within."""
+    outer, flow = await submitting(world)
+    await outer.store.pause(world.partition, outer.id, note=None, by="ada")
+    await interrupt(world, outer)
+    go, ends = steering._go_inside, list[asyncio.Task[Cycle]]()
+
+    async def late(talk: Talk, jobs: Sequence[str], progress: Progress) -> None:
+        ends.append(asyncio.create_task(flow.end("i")))
+        await asyncio.sleep(0.1)
+        await go(talk, jobs, progress)
+
+    monkeypatch.setattr(steering, "_go_inside", late)
+    advance = await outer.store.cancel(world.partition, outer.id)
+    monkeypatch.undo()
+    await carry_on(world, advance.more)
+    await carry_on(world, (await ends[0]).advance.more)
+    assert await has_ended(world, outer)
+
+
+async def test_a_job_whose_workflow_has_begun_in_time_does_not_expire(world: World) -> None:
+    outer, flow = await submitting(world, more=More(expires_in=60))
+    await interrupt(world, outer)
+    world.clock.advance(61)
+    assert await world.store.admission.expire(world.partition, limit=10) == 0
+    assert await outer.states() == {"w": "ready", "after": "waiting"}
+    assert (await flow.get()).state is WorkflowState.RUNNING
+
+
+async def test_a_job_has_begun_with_its_first_attempt_however_often_it_is_held_again(
+    world: World,
+) -> None:
+    began = world.clock.now()
+    outer, flow = await submitting(world)
+    world.clock.advance(5)
+    await interrupt(world, outer)
+    world.clock.advance(3600)
+    outer.session = await world.open_session()
+    await outer.claim()
+    await outer.end("w", End.HOLD, reason="workflow", awaits=flow.id)
+    await flow.end("i")
+    outer.session = await world.open_session()
+    await outer.run("w")
+    assert (await outer.steps())["w"].started_at == began
+
+
+async def test_a_job_that_its_worker_never_started_ends_after_its_workflow(world: World) -> None:
+    """It is asked to end while it waits in a worker for a slot."""
+    outer, flow = await submitting(world)
+    await interrupt(world, outer)
+    await outer.claim()
+    assert await cancel(world.store, outer.ids["w"]) is JobState.RUNNING
+    await carry_on(world, [flow.id])  # as the duty does
+    await outer.end("w", End.RELEASE, reason="cancelled")
+    assert (await outer.states())["w"] == "ready"
+    await see_it_end(world, outer, flow)
+
+
+@pytest.mark.parametrize("first", ["failure", "cancel", "loss"])
+async def test_a_job_whose_last_attempt_fails_while_its_workflow_runs_looks_again(
+    world: World, first: str
+) -> None:
+    """It ends as that does, and what comes after it does not run beside that."""
+    outer, flow = await submitting(world, max_attempts=1)
+    if first == "loss":
+        await world.reap(outer.session, loss_limit=1)
+    else:
+        if first == "cancel":
+            await cancel(world.store, outer.ids["w"])
+        await outer.end("w", End.BURY, reason="failed", error="E")
+    assert len(await world.attempts(outer.ids["w"])) == 1
+    world.clock.advance(60)
+    await world.admit()
+    assert await outer.states() == {"w": "ready", "after": "waiting"}
+    outer.session = await world.open_session()
+    await outer.claim()
+    cycle = await outer.end("w", End.HOLD, reason="workflow", awaits=flow.id)
+    await carry_on(world, cycle.advance.more)
+    if first == "cancel":
+        await see_it_end(world, outer, flow)
+        return
+    await flow.end("i")
+    outer.session = await world.open_session()
+    await outer.run("w")
+    assert await outer.states() == {"w": "succeeded", "after": "ready"}

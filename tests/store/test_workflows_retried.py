@@ -570,7 +570,7 @@ async def test_an_inner_workflow_that_is_tried_again_does_not_need_its_job(world
     await outer.submit(outer.step("w"))
     await outer.claim()
     flow = await inner(world, outer, "w")
-    await outer.end("w", End.BURY)
+    await outer.end("w", End.CANCEL)
     await flow.settle()
     assert (await flow.get()).state is WorkflowState.CANCELLED
     await flow.store.retry(world.partition, flow.id)

@@ -170,6 +170,47 @@ async def test_a_failed_workflow_is_tried_again_once_for_each_retry_of_the_job(
         await world.store.jobs.admit_kinds(world.partition, [WORKFLOW_KIND])
 
 
+@pytest.mark.parametrize("again", ["begun", "ending", "ended"])
+async def test_a_retry_by_hand_while_the_job_looks_at_the_failure_is_waited_for(
+    world: World, monkeypatch: pytest.MonkeyPatch, again: str
+) -> None:
+    """Whether that has ended by the time at which the job looks once more, or is asked to."""
+    flow = await draw(world)
+    job = await world.run(flow.session)
+    flow.id = inner_id(job.id)
+    await flow.submit(flow.step("i", queue="inner"), waiter=job.id)
+    await world.end(flow.session, job, End.HOLD, reason="workflow", awaits=flow.id)
+    await flow.claim(queues=["inner"])
+    await flow.end("i", End.BURY)
+    [job] = await world.claim(flow.session)
+    if again == "ending":
+        await world.end(flow.session, job, End.BURY)
+        await world.store.dead.retry(world.partition, [job.id], record=lambda _ids: [])
+        [job] = await world.claim(flow.session)
+    looked_at = type(world.store.jobs if again == "ending" else world.store.workflows)
+    get = looked_at.get
+
+    async def slowly(store: object, id: JobId) -> object:
+        found = await get(store, id)  # type: ignore[arg-type]
+        monkeypatch.undo()
+        await flow.store.retry(world.partition, flow.id)
+        await flow.claim(queues=["inner"])
+        if again == "ending":
+            await flow.store.cancel(world.partition, flow.id)
+        elif again == "ended":
+            await flow.end("i")
+        return found
+
+    monkeypatch.setattr(looked_at, "get", slowly)
+    with pytest.raises(Awaiting):
+        await run_workflow(Host(world, flow.session, job), WorkflowPayload(draft={}))
+    await world.end(flow.session, job, End.HOLD, reason="workflow", awaits=flow.id)
+    if again != "ended":
+        assert await world.state(job.id) is JobState.HELD
+        await flow.end("i")
+    assert await world.state(job.id) is JobState.READY
+
+
 class MapHost(Host):
     step = "each"
     settings = Settings(limits=LimitSettings(steps=4))

@@ -174,6 +174,25 @@ async def test_what_waits_in_vain_is_given_back(
     assert bench.slots.room(0) == 49
 
 
+async def test_what_is_asked_to_end_before_it_has_started_is_given_back_for_the_store_to_end(
+    make_bench: MakeBench,
+) -> None:
+    """A workflow may run for it, which ends before it. Who waits for it is told."""
+
+    async def work() -> None:
+        await asyncio.Event().wait()
+
+    bench = make_bench(work, concurrency=1)
+    starting, waiting = bench.job("work"), bench.job("work")
+    bench.add(starting, waiting)
+    bench.slots.cancel({starting.id, waiting.id})
+    assert {outcome.id for outcome in bench.done} == {starting.id, waiting.id}
+    assert [(outcome.end, outcome.reason) for outcome in bench.done] == [
+        (End.RELEASE, "cancelled")
+    ] * 2
+    assert all(outcome.final for outcome in bench.done)
+
+
 async def test_a_task_that_ignores_its_cancellation_is_left_behind(
     make_bench: MakeBench, clock: ManualClock
 ) -> None:

@@ -290,9 +290,9 @@ class Attempts:
         running.task.cancel()
         if not running.begun:
             # Cancelled before its first line: nobody else will ever say how it ended.
-            requested = isinstance(why, Requested)
-            end, reason = (End.CANCEL, "requested") if requested else (End.RELEASE, None)
-            self._finish(running, Outcome(running.job.id, running.job.fence, end, reason=reason))
+            reason = why.how if isinstance(why, Requested) else None
+            job = running.job
+            self._finish(running, Outcome(job.id, job.fence, End.RELEASE, reason=reason))
 
     def _force(self, running: Running) -> None:
         """It was asked to end, and has not within the grace."""

@@ -113,15 +113,17 @@ class Slots:
         return {*self.executing, *(job.id for backlog in self._backlogs for job in backlog)}
 
     def cancel(self, ids: set[JobId]) -> None:
-        """Somebody asked for the end of these."""
-        for id in ids:
-            if id in self.executing:
-                self.attempts.cancel(id)
+        """Somebody asked for the end of these. What has not started is given back, and the store ends it: unless a
+        workflow runs for it, which ends before."""
+        # Before those that run: these make room as they end, and what waits would start.
         for backlog in self._backlogs:
             for job in [job for job in backlog if job.id in ids]:
                 backlog.remove(job)
                 self._waits_since.pop(job.id, None)
-                self._let_go(Outcome(job.id, job.fence, End.CANCEL, reason="requested"))
+                self._let_go(Outcome(job.id, job.fence, End.RELEASE, reason="cancelled"))
+        for id in ids:
+            if id in self.executing:
+                self.attempts.cancel(id)
 
     def start_no_more(self) -> None:
         """Give back what has not started, and whatever a claim that is under way will bring."""

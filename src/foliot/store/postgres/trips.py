@@ -26,7 +26,7 @@ from foliot.store.fronts import Fronts
 from foliot.store.limiting import slots_of
 from foliot.store.port import Cycle, Share
 from foliot.store.postgres.allowances import Allowances
-from foliot.store.postgres.arrays import blobs, numbers, texts, words
+from foliot.store.postgres.arrays import blobs, numbers, optional_numbers, texts, words
 from foliot.store.postgres.connection import Step, Transacting, Values
 from foliot.store.postgres.ends import Ends, linked_flows
 from foliot.store.postgres.gates import (
@@ -242,17 +242,19 @@ def _in_order(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 def _unfinished(common: Values, outcomes: Sequence[Outcome]) -> list[Step]:
     steps = []
-    if retried := [o for o in outcomes if o.end is End.RETRY]:
-        delays = {"delays": numbers([o.delay for o in retried])}
+    if failed := [o for o in outcomes if o.end in (End.RETRY, End.BURY)]:
+        delays = {
+            "delays": optional_numbers([o.delay if o.end is End.RETRY else None for o in failed])
+        }
         steps.append(
             Step(
                 SQL["retry_jobs"],
-                {**common, **_references(retried), **_failures(retried), **delays},
+                {**common, **_references(failed), **_failures(failed), **delays},
             )
         )
     if buried := [o for o in outcomes if o.end is End.BURY]:
         steps.append(Step(SQL["bury_jobs"], {**common, **_references(buried), **_failures(buried)}))
-    if failed := [o for o in outcomes if o.end in (End.RETRY, End.BURY)]:
+    if failed:
         steps.append(
             Step(
                 SQL["cancel_failed_jobs"],

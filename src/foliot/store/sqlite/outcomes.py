@@ -64,7 +64,7 @@ class Ending:
         buried = [o for o in self._outcomes if o.end is End.BURY]
         released = [o for o in self._outcomes if o.end in (End.RELEASE, End.HOLD)]
         self._add("record_attempts", retried + buried, _failure)
-        self._add("retry_jobs", retried, _failure)
+        self._add("retry_jobs", retried + buried, _failure)
         self._add("bury_jobs", buried, _failure)
         self._add("cancel_failed_jobs", retried + buried, _failure)
         self._add("release_jobs", released, _release)
@@ -111,7 +111,7 @@ def _failure(outcome: Outcome) -> tuple[object, ...]:
         reason,
         outcome.error,
         outcome.traceback,
-        outcome.delay,
+        outcome.delay if outcome.end is End.RETRY else None,
     )
 
 

@@ -64,7 +64,8 @@ SELECT named::text FROM ended WHERE id IS NULL;
 
 -- name: retry_jobs
 -- A failed attempt with another one to follow: back to scheduled at its backoff time.
--- A job that was asked to end is left for cancel_failed_jobs, but not one for which a workflow runs, which ends before it.
+-- A job that was asked to end is left for cancel_failed_jobs, and one whose attempt was the last, without a delay, for
+-- bury_jobs; but not one for which a workflow runs, which ends before it: that looks again in a minute.
 -- An interrupted attempt is given back: a deployment uses up none.
 WITH told AS (
     SELECT jsonb_object_agg(f.id, jsonb_build_array(f.fence, f.delay, f.reason)) AS facts
@@ -74,15 +75,15 @@ WITH told AS (
     UPDATE foliot.jobs j
     SET state = 'scheduled', session = NULL, deadline_at = NULL, progress = NULL,
         run_at = coalesce(:now, now())
-            + make_interval(secs => ((SELECT facts FROM told) -> j.id::text ->> 1)::float8),
+            + make_interval(secs => coalesce(((SELECT facts FROM told) -> j.id::text ->> 1)::float8, 60)),
         -- As much later as its time is; a turn that was given round robin stays.
         rank = j.rank + CASE j.lane & 3 WHEN 3 THEN 0 ELSE (extract(epoch FROM coalesce(:now, now()) - j.run_at
-            + make_interval(secs => ((SELECT facts FROM told) -> j.id::text ->> 1)::float8)) * 1000000)::bigint END,
+            + make_interval(secs => coalesce(((SELECT facts FROM told) -> j.id::text ->> 1)::float8, 60))) * 1000000)::bigint END,
         attempt = j.attempt - CASE (SELECT facts FROM told) -> j.id::text ->> 2 WHEN 'interrupted' THEN 1 ELSE 0 END,
         losses = j.losses + CASE (SELECT facts FROM told) -> j.id::text ->> 2 WHEN 'worker_lost' THEN 1 ELSE 0 END
     WHERE j.partition = :partition AND j.id = ANY (:ids::uuid[]) AND j.session = :session
       AND j.state || '' = 'running'
-      AND (NOT j.cancel_requested OR EXISTS (
+      AND (NOT j.cancel_requested AND (SELECT facts FROM told) -> j.id::text ->> 1 IS NOT NULL OR EXISTS (
           SELECT FROM foliot.workflows w WHERE w.partition = :partition AND w.waiter = j.id AND w.state = 'running'))
       AND j.fence = ((SELECT facts FROM told) -> j.id::text ->> 0)::bigint
       AND (j.workflow IS NULL OR j.workflow = ANY (:flows::uuid[]))
@@ -209,7 +210,8 @@ SET state = CASE WHEN (SELECT facts FROM told) -> j.id::text ->> 1 IS NULL THEN 
     claimed_at = CASE WHEN (SELECT facts FROM told) -> j.id::text ->> 1 = 'workflow' THEN j.claimed_at END,
     extras = CASE WHEN (SELECT facts FROM told) -> j.id::text ->> 1 = 'workflow'
                   THEN (coalesce(j.extras, '{}')::jsonb || jsonb_build_object(
-                       'began', (extract(epoch FROM j.claimed_at) * 1000000)::bigint))::text
+                       'began', coalesce((j.extras::jsonb ->> 'began')::bigint,
+                                         (extract(epoch FROM j.claimed_at) * 1000000)::bigint)))::text
                   WHEN (SELECT facts FROM told) -> j.id::text ->> 1 = 'limit'
                        AND starts_with((SELECT facts FROM told) -> j.id::text ->> 2, 'breaker:')
                        AND j.extras::jsonb ->> 'breaker' IS NULL

@@ -37,10 +37,10 @@ WITH candidates AS (
       AND j.deadline_at <= coalesce(:now, now())
 ), taken AS MATERIALIZED (
     SELECT j.id, j.fence, j.attempt, j.max_attempts, j.losses, j.session, j.claimed_at,
+           j.cancel_requested,
            -- One for which a workflow runs ends after that.
-           j.cancel_requested AND NOT EXISTS (
-               SELECT FROM foliot.workflows w
-               WHERE w.partition = :partition AND w.waiter = j.id AND w.state = 'running') AS ends,
+           EXISTS (SELECT FROM foliot.workflows w
+                   WHERE w.partition = :partition AND w.waiter = j.id AND w.state = 'running') AS stays,
            s.host || ':' || s.pid AS worker,
            CASE WHEN j.session = ANY (:sessions::uuid[])
                 THEN CASE WHEN s.id IS NULL OR j.id = ANY (s.executing) OR j.claimed_at >= s.beat_at
@@ -57,7 +57,8 @@ WITH candidates AS (
     FOR UPDATE OF j SKIP LOCKED
 ), fates AS MATERIALIZED (
     SELECT t.*,
-           CASE WHEN t.ends THEN 'cancelled'
+           CASE WHEN t.stays THEN 'ready'
+                WHEN t.cancel_requested THEN 'cancelled'
                 WHEN t.why = 'lost' AND t.losses + 1 >= :loss_limit::integer THEN 'dead'
                 WHEN t.why = 'timed_out' AND t.attempt - t.losses >= t.max_attempts THEN 'dead'
                 ELSE 'ready' END AS fate
@@ -128,12 +129,14 @@ WITH candidates AS (
 SELECT CASE fate WHEN 'ready' THEN why ELSE fate END, count(*) FROM fates GROUP BY 1;
 
 -- name: find_lost_steps
--- Steps that are to be taken back: the rows of their workflows are locked before.
-SELECT j.id::text, j.workflow::text FROM (
-    (SELECT j.id, j.workflow FROM foliot.jobs j
-     WHERE j.partition = :partition AND j.state = 'running' AND j.session = ANY (:sessions::uuid[])
-       AND j.workflow IS NOT NULL ORDER BY j.id LIMIT :limit)
+-- Steps that are to be taken back: the rows of their workflows are locked before. Those that reap_jobs comes to first,
+-- which goes by ids: of others it would take none, ever. Sorted apart, or the key would be walked for their order.
+WITH lost AS MATERIALIZED (
+    SELECT j.id, j.workflow FROM foliot.jobs j
+    WHERE j.partition = :partition AND j.state = 'running' AND j.session = ANY (:sessions::uuid[])
     UNION
-    (SELECT j.id, j.workflow FROM foliot.jobs j
-     WHERE j.partition = :partition AND j.state = 'running' AND j.deadline_at IS NOT NULL
-       AND j.deadline_at <= coalesce(:now, now()) AND j.workflow IS NOT NULL LIMIT :limit)) j;
+    SELECT j.id, j.workflow FROM foliot.jobs j
+    WHERE j.partition = :partition AND j.state = 'running' AND j.deadline_at IS NOT NULL
+      AND j.deadline_at <= coalesce(:now, now())
+)
+SELECT l.id::text, l.workflow::text FROM lost l WHERE l.workflow IS NOT NULL ORDER BY l.id LIMIT :limit;

@@ -115,12 +115,15 @@ WHERE partition = :partition AND id = :id::uuid;
 
 -- name: hold_steps
 -- What has not started waits while its workflow is paused, also one that comes back from an attempt, or waits for
--- something else. One with an ordering key keeps its place, or others would overtake it.
+-- something else. One with an ordering key keeps its place, or others would overtake it. One for which a workflow runs
+-- has started: that is paused in its stead.
 UPDATE foliot.jobs j SET state = 'held', hold = 'paused', hold_note = NULL
 WHERE j.partition = :partition AND j.ordering_key IS NULL
   AND (j.state || '' IN ('scheduled', 'ready') OR j.state || '' = 'held'
        AND j.hold || '' IN ('limit', 'admission', 'turn', 'unknown_kind', 'unfitting_payload'))
   AND j.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))
+  AND NOT EXISTS (SELECT FROM foliot.workflows w
+                  WHERE w.partition = :partition AND w.waiter = j.id AND w.state = 'running')
   AND (SELECT w.paused_at FROM foliot.workflows w WHERE w.partition = :partition AND w.id = j.workflow) IS NOT NULL;
 
 -- name: resume_workflow
@@ -265,10 +268,12 @@ SET remaining = w.remaining + :number, failed = w.failed - :failed, forgiven = w
 WHERE w.partition = :partition AND w.id = :id::uuid;
 
 -- name: note_began
--- The job that stands for this workflow has seen it begin, in this life of its.
+-- The job that stands for this workflow has seen it begin, in this life of its, and in time: with the attempt that has
+-- submitted it.
 UPDATE foliot.jobs j
-SET extras = (coalesce(j.extras, '{}')::jsonb || jsonb_build_object(
-        'began', (extract(epoch FROM coalesce(:now, now())) * 1000000)::bigint))::text
+SET expires_at = NULL,
+    extras = (coalesce(j.extras, '{}')::jsonb || jsonb_build_object('began', (extract(epoch FROM
+        CASE j.state WHEN 'running' THEN j.claimed_at ELSE coalesce(:now, now()) END) * 1000000)::bigint))::text
 WHERE j.partition = :partition
   AND j.id = (SELECT w.waiter FROM foliot.workflows w WHERE w.partition = :partition AND w.id = :id::uuid)
   AND j.extras::jsonb ->> 'began' IS NULL;

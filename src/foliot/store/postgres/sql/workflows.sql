@@ -325,11 +325,12 @@ FROM jsonb_array_elements(:rows::jsonb) AS l (n)
 WHERE w.partition = :partition AND w.id = (l.n ->> 0)::uuid AND w.waiter IS NULL;
 
 -- name: release_waiters
--- Of workflows that have ended: the jobs that stand for them go on, to say so.
+-- Of workflows that have ended: the jobs that stand for them go on, to say so. Also one that a pause holds, from before
+-- the workflow was tried again by itself: who cancels what is around both counts on this.
 UPDATE foliot.jobs j
 SET state = CASE WHEN j.lane & 3 = 3 AND j.rank = 0 THEN 'held' ELSE 'ready' END,
     hold = CASE WHEN j.lane & 3 = 3 AND j.rank = 0 THEN 'turn' END, hold_note = NULL
-WHERE j.partition = :partition AND j.state || '' = 'held' AND j.hold || '' = 'workflow'
+WHERE j.partition = :partition AND j.state || '' = 'held' AND j.hold || '' IN ('workflow', 'paused')
   AND j.id = ANY (ARRAY(
       SELECT w.waiter FROM foliot.workflows w WHERE w.partition = :partition AND w.state <> 'running'
         AND w.id = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i))))

@@ -59,16 +59,17 @@ WHERE j.partition = :partition AND j.id = json_extract(f.value, '$[0]')
 
 -- name: retry_jobs
 -- A failed attempt with another one to follow: back to scheduled at its backoff time.
--- A job that was asked to end is left for cancel_failed_jobs, but not one for which a workflow runs, which ends before it.
+-- A job that was asked to end is left for cancel_failed_jobs, and one whose attempt was the last, without a delay, for
+-- bury_jobs; but not one for which a workflow runs, which ends before it: that looks again in a minute.
 -- An interrupted attempt is given back: a deployment uses up none.
 WITH again AS MATERIALIZED (
-    SELECT j.rowid AS place, :now + CAST(json_extract(f.value, '$[5]') * 1000000 AS INTEGER) AS due_at,
+    SELECT j.rowid AS place, :now + CAST(coalesce(json_extract(f.value, '$[5]'), 60) * 1000000 AS INTEGER) AS due_at,
            json_extract(f.value, '$[2]') = 'worker_lost' AS lost,
            json_extract(f.value, '$[2]') = 'interrupted' AS interrupted
     FROM json_each(:outcomes) f CROSS JOIN foliot_jobs j
     WHERE j.partition = :partition AND j.id = json_extract(f.value, '$[0]')
       AND j.fence = json_extract(f.value, '$[1]') AND j.session = :session AND j.state || '' = 'running'
-      AND (NOT j.cancel_requested OR EXISTS (
+      AND (NOT j.cancel_requested AND json_extract(f.value, '$[5]') IS NOT NULL OR EXISTS (
           SELECT 1 FROM foliot_workflows w WHERE w.partition = :partition AND w.waiter = j.id AND w.state = 'running'))
 )
 UPDATE foliot_jobs
@@ -167,7 +168,7 @@ UPDATE foliot_jobs
 SET state = CASE WHEN r.why IS NULL THEN 'ready' ELSE 'held' END, hold = r.why,
     expires_at = CASE WHEN r.why = 'workflow' THEN NULL ELSE expires_at END,
     claimed_at = CASE WHEN r.why = 'workflow' THEN claimed_at END,
-    extras = CASE WHEN r.why = 'workflow' THEN json_set(coalesce(extras, '{}'), '$.began', claimed_at)
+    extras = CASE WHEN r.why = 'workflow' THEN json_insert(coalesce(extras, '{}'), '$.began', claimed_at)
                   WHEN r.why = 'limit' AND r.note GLOB 'breaker:*' AND json_extract(extras, '$.breaker') IS NULL
                   THEN json_set(coalesce(extras, '{}'), '$.breaker', substr(r.note, length('breaker:') + 1))
                   ELSE extras END,

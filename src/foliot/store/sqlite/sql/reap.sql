@@ -53,10 +53,10 @@ WITH candidates AS (
                    LIMIT :limit)
 ), taken AS MATERIALIZED (
     SELECT j.rowid AS place, j.attempt, j.max_attempts, j.losses,
+           j.cancel_requested,
            -- One for which a workflow runs ends after that.
-           j.cancel_requested AND NOT EXISTS (
-               SELECT 1 FROM foliot_workflows w
-               WHERE w.partition = :partition AND w.waiter = j.id AND w.state = 'running') AS ends,
+           EXISTS (SELECT 1 FROM foliot_workflows w
+                   WHERE w.partition = :partition AND w.waiter = j.id AND w.state = 'running') AS stays,
            CASE WHEN j.session IN (SELECT value FROM json_each(:sessions))
                 THEN CASE WHEN s.id IS NULL OR j.claimed_at >= s.beat_at
                             OR (j.session, j.id) IN (
@@ -71,7 +71,8 @@ WITH candidates AS (
     LEFT JOIN foliot_sessions s ON s.id = j.session
 )
 SELECT t.place, t.why,
-       CASE WHEN t.ends THEN 'cancelled'
+       CASE WHEN t.stays THEN 'ready'
+            WHEN t.cancel_requested THEN 'cancelled'
             WHEN t.why = 'lost' AND t.losses + 1 >= :loss_limit THEN 'dead'
             WHEN t.why = 'timed_out' AND t.attempt - t.losses >= t.max_attempts THEN 'dead'
             ELSE 'ready' END

@@ -109,7 +109,8 @@ WHERE partition = :partition AND id = :id;
 
 -- name: hold_steps
 -- What has not started waits while its workflow is paused, also one that comes back from an attempt, or waits for
--- something else. One with an ordering key keeps its place, or others would overtake it.
+-- something else. One with an ordering key keeps its place, or others would overtake it. One for which a workflow runs
+-- has started: that is paused in its stead.
 UPDATE foliot_jobs SET state = 'held', hold = 'paused', hold_note = NULL
 WHERE rowid IN (
     SELECT j.rowid FROM json_each(:ids) i CROSS JOIN foliot_jobs j
@@ -117,6 +118,8 @@ WHERE rowid IN (
     WHERE j.partition = :partition AND j.id = i.value
       AND (j.state || '' IN ('scheduled', 'ready') OR j.state || '' = 'held'
        AND j.hold || '' IN ('limit', 'admission', 'turn', 'unknown_kind', 'unfitting_payload'))
+      AND NOT EXISTS (SELECT 1 FROM foliot_workflows f
+                      WHERE f.partition = :partition AND f.waiter = j.id AND f.state = 'running')
       AND j.ordering_key IS NULL AND w.paused_at IS NOT NULL);
 
 -- name: resume_workflow
@@ -244,8 +247,11 @@ SET remaining = remaining + :number, failed = failed - :failed, forgiven = faile
 WHERE partition = :partition AND id = :id;
 
 -- name: note_began
--- The job that stands for this workflow has seen it begin, in this life of its.
-UPDATE foliot_jobs SET extras = json_set(coalesce(extras, '{}'), '$.began', :now)
+-- The job that stands for this workflow has seen it begin, in this life of its, and in time: with the attempt that has
+-- submitted it.
+UPDATE foliot_jobs
+SET expires_at = NULL,
+    extras = json_set(coalesce(extras, '{}'), '$.began', CASE state WHEN 'running' THEN claimed_at ELSE :now END)
 WHERE partition = :partition
   AND id = (SELECT w.waiter FROM foliot_workflows w WHERE w.partition = :partition AND w.id = :id)
   AND json_extract(extras, '$.began') IS NULL;

@@ -315,12 +315,14 @@ FROM json_each(:rows) l
 WHERE partition = :partition AND foliot_workflows.id = json_extract(l.value, '$[0]') AND waiter IS NULL;
 
 -- name: release_waiters
--- Of workflows that have ended: the jobs that stand for them go on, to say so.
+-- Of workflows that have ended: the jobs that stand for them go on, to say so. Also one that a pause holds, from before
+-- the workflow was tried again by itself: who cancels what is around both counts on this.
 UPDATE foliot_jobs
 SET state = CASE WHEN lane & 3 = 3 AND rank = 0 THEN 'held' ELSE 'ready' END,
     hold = CASE WHEN lane & 3 = 3 AND rank = 0 THEN 'turn' END, hold_note = NULL
 WHERE rowid IN (
     SELECT j.rowid FROM json_each(:ids) i CROSS JOIN foliot_workflows w CROSS JOIN foliot_jobs j
     WHERE w.partition = :partition AND w.id = i.value AND w.state <> 'running'
-      AND j.partition = :partition AND j.id = w.waiter AND j.state || '' = 'held' AND j.hold || '' = 'workflow')
+      AND j.partition = :partition AND j.id = w.waiter AND j.state || '' = 'held'
+      AND j.hold || '' IN ('workflow', 'paused'))
 RETURNING lane, state;
