@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -34,3 +36,33 @@ def test_a_step_without_a_name_is_not_all_that_failed(
         "error: --step needs the name of a step, for example foliot workflows retry 01a1ecf4 --step load\n"
     )
     assert lab.app.get_workflow(id).status() == "failed"
+
+
+def test_a_pause_is_a_line_where_a_watch_is_no_picture(
+    shell: Shell, lab: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flow = lab.app.get_workflow(lab.approval())
+    seen: list[str] = []
+    told: list[bool] = []
+
+    def shown(line: str) -> bool:
+        for _ in range(100):
+            seen.extend(capsys.readouterr().out.splitlines())
+            if any(one.endswith(line) for one in seen):
+                return True
+            time.sleep(0.1)
+        return False
+
+    def by_hand() -> None:
+        flow.pause("lunch", by="ada")
+        told.append(shown(" the workflow is paused by ada: lunch"))
+        flow.resume()
+        told.append(shown(" the workflow is resumed"))
+        flow.signal("approval", 1)
+
+    thread = threading.Thread(target=by_hand)
+    thread.start()
+    assert shell("workflows", "show", flow.id, "--watch").code == 0
+    thread.join()
+    assert told == [True, True]
+    assert sum("the workflow is" in line for line in seen) == 2
