@@ -522,7 +522,14 @@ async def test_what_is_wrong_with_the_whole_is_refused(
             '{"name": "NaN \\" NaN",\n "steps": [1, -Infinity, NaN]}',
             "workflow: '-Infinity' is not a number that JSON has: line 2 column 15",
         ),
-        ('{"name": 1' + "0" * 5000 + "}", "workflow is not JSON: "),
+        (
+            '{"name": "' + "1" * 5000 + '",\n "x": -1' + "0" * 5000 + "}",
+            "workflow has a number that is too long, of 5,001 digits: line 2 column 7; write it as",
+        ),
+        (
+            'name = "\\"1" # ' + "1" * 5000 + f"\ny = 1{'_000' * 1400}\nx = 1{'_000' * 2000}",
+            "workflow has a number that is too long, of 6,001 digits: line 3 column 5",
+        ),
         ('{"name": ', "workflow is not JSON: Expecting value: line 1 column 10"),
         ("{" + '"a":{' * 100_000, "workflow is"),
         ("name = \n", "workflow is not TOML: Invalid value (at line 1"),
@@ -536,6 +543,7 @@ async def test_what_is_wrong_with_the_whole_is_refused(
         "nan",
         "infinity-behind-a-string",
         "digits",
+        "digits-in-toml",
         "G67-broken-json",
         "deep",
         "broken-toml",

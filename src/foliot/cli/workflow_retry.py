@@ -117,6 +117,7 @@ async def _retry(
     """The jobs that live again, the workflows that have succeeded as nothing had to run, and why others are not
     retried: one that cannot be does not keep the rest from it."""
     from foliot import workflow_commands
+    from foliot.cli.workflow_choice import reason_of
     from foliot.model.workflow import WorkflowState
 
     alive: dict[JobId, list[JobId]] = {}
@@ -135,5 +136,5 @@ async def _retry(
         except FoliotError as error:
             if len(ids) == 1:
                 raise
-            refused[id] = str(error)
+            refused[id] = reason_of(error)
     return alive, done, refused
