@@ -278,7 +278,7 @@ async def follow(
             "after",
             list(after),
             "are jobs of different partitions, and one job cannot wait for all of them",
-            hint="draw them as one: with app.workflow(…) as flow",
+            hint="make them steps of a workflow, submit one with after=[other], or both with one ordering_key",
         )
     slot = slot_of(after[0])
     child = msgspec.structs.replace(job, id=ids.job(slot))
