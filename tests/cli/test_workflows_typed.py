@@ -11,6 +11,7 @@ import pytest
 from cli.conftest import Shell
 from cli.test_workflows import Lab
 from client.conftest import run_in_thread
+from foliot import JobState
 from support.fleet import eventually
 
 
@@ -66,3 +67,16 @@ def test_a_pause_is_a_line_where_a_watch_is_no_picture(
     thread.join()
     assert told == [True, True]
     assert sum("the workflow is" in line for line in seen) == 2
+
+
+def test_a_retry_that_is_refused_has_the_id_once(shell: Shell, lab: Lab) -> None:
+    failed = lab.ended(lab.failing())
+    with lab.app.workflow("slow") as slow:
+        slow.add(lab.wait.prepare())
+    eventually(lambda: slow["wait"].status() is JobState.RUNNING)
+    slow.cancel()
+    answer = shell("workflows", "retry", slow.id, failed)
+    assert answer.code == 1
+    assert answer.err == (
+        f"refused: {slow.id}: it is being cancelled: retry it when it has ended\n"
+    )
