@@ -33,6 +33,10 @@ NOT_FOR_STEPS: Final = {  # options of jobs, and what to do instead
     "rule": 'flow.add(load.prepare(), after=[extract], rule="all_done")',
 }
 _NEEDS_PARENTS: Final = (Rule.ANY_SUCCEEDED, Rule.ANY_FAILED)
+_FEWER: Final = {  # what to do about too many, and an example
+    "steps": ("let a step work on several elements", "over=[[1, 2], [3, 4]]"),
+    "edges": ("let one step stand where many come after many", 'flow.sleep(0, after=["a", "b"])'),
+}
 _MOST_COMPARED: Final = 5_000  # names, for the nearest to an unknown one
 _LIMITS: Final = LimitSettings()
 _canonical: Final = msgspec.json.Encoder(order="deterministic").encode
@@ -143,15 +147,18 @@ def check_whole(draft: Draft) -> None:
 def _check_names(draft: Draft, limits: LimitSettings) -> None:
     if not draft.steps:
         raise InvalidValue(
-            "steps", problem="are missing: a workflow has at least one", example="flow.add(job)"
+            "steps",
+            problem="are missing: a workflow has at least one",
+            example="flow.add(extract.prepare())",
         )
     if len(draft.steps) > limits.steps:
         _too_many("steps", len(draft.steps), limits.steps)
-    seen: set[str] = set()
-    for step in draft.steps:
-        if check_step_name(step.name) in seen:
-            raise InvalidValue("name", step.name, "is the name of two steps", hint="rename one")
-        seen.add(step.name)
+    seen: dict[str, int] = {}
+    for number, step in enumerate(draft.steps, 1):
+        first = seen.setdefault(check_step_name(step.name), number)
+        if first != number:
+            problem = f"is the name of two steps, number {first} and number {number}"
+            raise InvalidValue("name", step.name, problem, hint="rename one")
 
 
 def _check_step(step: StepDraft, depth: int, limits: LimitSettings) -> None:
@@ -161,7 +168,7 @@ def _check_step(step: StepDraft, depth: int, limits: LimitSettings) -> None:
     if step.template is not None:
         check_step_options(step.template)
     elif step.inner is None:
-        raise InvalidValue("kind", problem="is missing", example='kind = "extract"')
+        raise InvalidValue("kind", problem="is missing", example='kind="extract"')
     if step.signal is not None:
         check_step_name(step.signal, field="signal")
     if step.over is not None:
@@ -211,20 +218,19 @@ def check_step_choices(choices: Choices) -> None:
             raise not_for_a_step(option, value)
 
 
-def not_for_a_step(option: str, value: object, *, beside: str | None = None) -> InvalidValue:
-    """`beside` is how a file says what is said where the step is added, not among the options of its job."""
+def not_for_a_step(option: str, value: object) -> InvalidValue:
     hint = NOT_FOR_STEPS[option]
     if option not in ("after", "rule"):
         return InvalidValue(option, value, "is not for a step", hint=hint)
     problem = "is not one of the options of a step"
-    return InvalidValue(option, problem=problem, hint=f"say it beside them: {beside or hint}")
+    return InvalidValue(option, problem=problem, hint=f"say it beside them: {hint}")
 
 
 def _check_map(step: StepDraft) -> None:
     over = step.over
     if not _is_list(over) and not isinstance(over, Ref) and not _is_ref(over):
         raise InvalidValue(
-            "over", over, "is neither a list nor a result", example='{"$result": "extract"}'
+            "over", over, "is neither a list nor a result", example='over={"$result": "extract"}'
         )
     if step.template is None or step.signal is not None or step.inner is not None:
         raise InvalidValue("over", problem="needs a kind, whose jobs take the elements")
@@ -248,20 +254,27 @@ def _parents(step: StepDraft, steps: Mapping[str, StepDraft]) -> tuple[str, ...]
     """In the order they were named, each once."""
     for name in step.after:
         if name not in steps:
-            raise _unknown("after", name, steps)
+            raise _unknown("after", name, step, steps)
     refs = refs_of(step)
     for name in refs:
         if name not in steps:
-            raise _unknown("reference", name, steps)
+            raise _unknown("reference", name, step, steps)
         _check_kept(name, steps[name])
     parents = tuple(dict.fromkeys((*step.after, *refs)))
     check_parents(step.rule, parents)
     return parents
 
 
-def _unknown(field: str, name: object, steps: Mapping[str, StepDraft]) -> InvalidValue:
+def _unknown(
+    field: str, name: object, step: StepDraft, steps: Mapping[str, StepDraft]
+) -> InvalidValue:
+    problem = "is not a step of this workflow"
     near = did_you_mean(str(name), islice(steps, _MOST_COMPARED))
-    return InvalidValue(field, name, "is not a step of this workflow", hint=near)
+    other = next((one for one in steps if one != step.name), None)
+    if near is not None or other is None:
+        return InvalidValue(field, name, problem, hint=near or "there is no other step in it")
+    example = f'after=["{other}"]' if field == "after" else f'{{"{MARK}": "{other}"}}'
+    return InvalidValue(field, name, problem, example=example)
 
 
 def _check_kept(name: str, step: StepDraft) -> None:
@@ -300,4 +313,6 @@ def _count_all(draft: Draft, depth: int, known: dict[int, int]) -> int:
 
 
 def _too_many(what: str, count: int, most: int) -> None:
-    raise InvalidValue(what, problem=f"are {count}, more than limits.{what}, {most}")
+    instead, example = _FEWER[what]
+    problem = f"are {count}, more than limits.{what}, {most}: {instead}"
+    raise InvalidValue(what, problem=problem, example=example)

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from foliot.author import Author, this_user
-from foliot.checks import check_name, check_note, check_whole
+from foliot.checks import check_note, check_whole
 from foliot.config import LimitSettings
 from foliot.errors import (
     InvalidValue,
@@ -35,16 +35,14 @@ from foliot.search import LONGEST_PAGE
 from foliot.shown import did_you_mean, named
 from foliot.store.port import Store, Wake
 from foliot.store.searching import Record
-from foliot.workflow_draft import build, draft_of
+from foliot.workflow_draft import build, check_step_name, draft_of
 from foliot.workflow_inside import each_inside, find_waiting_inside, say_home
 
 log = logging.getLogger("foliot.workflow")
 T = TypeVar("T")
 _ROUNDS: Final = 1_000  # of carrying on; what is left then is for the schedulers' duty
 _LONGEST_TOLD: Final = 500  # characters of a signal's payload that the audit log keeps
-_SENT: Final = (
-    3  # times that what was submitted is sent whose reply was lost: its ids make that safe
-)
+_SENT: Final = 3  # times that a submission is sent whose reply was lost: its ids make that safe
 _EXAMPLE: Final = "0192d5f0-5b7c-7a3b-8000-5c1f2e3d4c5b"
 
 
@@ -103,12 +101,16 @@ async def list_workflows(
 
 
 async def cancel_workflow(store: Store, id: str, *, by: Author | None = None) -> Workflow:
-    """Steps that have not begun are cancelled, running ones asked to end. Raises NotRunning if it has ended."""
+    """Steps that have not begun are cancelled, running ones asked to end. One that is cancelled already is as it was
+    asked for; raises NotRunning if it has ended otherwise."""
     known, partition = _home(store, id)
     record = None if by is None else by.each("cancel")
     advance = await store.workflows.cancel(partition, known, record=record)
     if advance is None:
-        raise NotRunning(known, (await get_workflow(store, id)).state)
+        found = await get_workflow(store, id)
+        if found.state is not WorkflowState.CANCELLED:
+            raise NotRunning(known, found.state)
+        return found
     store.wake(Wake(cancel=True, changed=True))
     await carry_on(store, partition, advance)
     return await get_workflow(store, id)
@@ -220,7 +222,7 @@ async def signal_workflow(
 ) -> None:
     """Ends the steps that wait for it; kept for one that will, be it one that is added later, if it is `early`. Raises
     NotRunning if the workflow has ended."""
-    check_name("signal", name, example='"approval"')
+    check_step_name(name, field="signal", example='"approval"')
     known, partition = _home(store, id)
     encoded = _encode_signal(name, payload, largest)
     told = encoded.decode()
@@ -276,7 +278,7 @@ async def follow(
             "after",
             list(after),
             "are jobs of different partitions, and one job cannot wait for all of them",
-            hint="draw them as one: with app.workflow(…) as flow",
+            hint="make them steps of a workflow, submit one with after=[other], or both with one ordering_key",
         )
     slot = slot_of(after[0])
     child = msgspec.structs.replace(job, id=ids.job(slot))

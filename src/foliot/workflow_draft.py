@@ -39,6 +39,7 @@ from foliot.workflow_form import (
     StepDraft,
     from_json,
     in_step,
+    queue_of,
     signal_step,
     sleep_step,
     to_json,
@@ -70,6 +71,7 @@ __all__ = [
     "draft_of",
     "fingerprint",
     "from_json",
+    "job_for",
     "make_elements",
     "not_for_a_step",
     "signal_step",
@@ -117,6 +119,18 @@ def build(
         fingerprint=fingerprint(draft),
         waiter=waiter,
     )
+
+
+def job_for(draft: Draft, limits: LimitSettings = _LIMITS) -> NewJob:
+    """The job that stands for it, in a schedule. It is checked now: there, nobody would see what is wrong."""
+    check_inner(draft)
+    check_graph(draft, limits=limits)
+    payload = _encode(workflow_payload(draft))
+    if len(payload) > limits.payload:
+        problem = f"has {len(payload)} bytes, more than limits.payload, {limits.payload}"
+        raise InvalidValue(f"workflow {draft.name}", problem=problem)
+    template = workflow_template(queue=queue_of(draft.steps))
+    return msgspec.structs.replace(template, payload=payload, namespace=draft.namespace)
 
 
 def draft_of(workflow: Workflow, steps: Sequence[Step]) -> Draft:

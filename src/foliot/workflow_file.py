@@ -49,10 +49,11 @@ from foliot.workflow_check import (
     ref_names,
     refs_of,
 )
+from foliot.workflow_examples import examples_in
 from foliot.workflow_fit import check_elements, check_item, check_payload, first_free
 from foliot.workflow_form import Draft, StepDraft, in_step, placed, signal_step
 from foliot.workflow_graph import ancestors
-from foliot.workflow_text import EXAMPLE, Format, form_of, parse, read_text
+from foliot.workflow_text import Format, form_of, parse, read_text
 
 Kinds = Mapping[str, StoredDefinition]
 
@@ -67,22 +68,24 @@ _FORMS: Final = {  # what a step is, and what it may have besides
     "workflow": ("options",),
 }
 _KNOWN: Final = (*_ANY, *_FORMS, *dict.fromkeys(key for keys in _FORMS.values() for key in keys))
-_BESIDE: Final = {"after": 'after = ["extract"]', "rule": 'rule = "all_done"'}
+_BESIDE: Final = {"after": 'after=["extract"]', "rule": 'rule="all_done"'}
 _DURATIONS: Final = ("delay", "timeout", "expires")
-_OF_JOBS_ONLY: Final = {  # not of one that stands for a workflow: why, and what to do
+_OF_JOBS_ONLY: Final = {  # not of one that stands for a workflow: why, what to do, and that as an example
     "timeout": (
         "it ends an attempt, and none runs while that workflow does",
-        'give that a deadline: workflow = {{ name = "{name}", deadline = "1h", … }}',
+        "give that a deadline",
+        'workflow={{"name": "{name}", "deadline": "1h", "steps": [...]}}',
     ),
     "ordering_key": (
         "a step of that workflow with this key would wait for this one, and it for that",
         "give it to the steps of that workflow",
+        None,
     ),
 }
-_ONE_STEP: Final = {
-    "json": '"steps": [{"name": "extract", "kind": "extract"}]',
-    "toml": 'steps = [{ name = "extract", kind = "extract" }]',
-}
+# Written as code has them; they are told in the format of the file.
+_ONE_STEP: Final = '{"name": "extract", "kind": "extract"}'
+_STEPS: Final = f"steps=[{_ONE_STEP}]"
+_INNER: Final = f'workflow={{"name": "small", "steps": [{_ONE_STEP}]}}'
 
 
 async def read_draft(
@@ -108,22 +111,25 @@ def draft_from(
     *,
     format: Format = "json",
     limits: LimitSettings = _LIMITS,
-    depth: int = 1,
 ) -> Draft:
     """What was parsed, with these kinds of jobs. Examples are in the `format` that it had."""
-    if depth > DEEPEST:
+    with examples_in(format):
+        return _draft(told, _Reading(kinds, limits, depth=1))
+
+
+def _draft(told: Mapping[str, Any], reading: _Reading) -> Draft:
+    if reading.depth > DEEPEST:
         raise InvalidValue("workflow", problem=f"is more than {DEEPEST} workflows deep")
     _check_keys(told, _WHOLE, "a workflow")
     steps = told.get("steps", [])
     if not isinstance(steps, list):
-        raise InvalidValue("steps", steps, "is not a list", example=EXAMPLE)
+        raise InvalidValue("steps", steps, "is not a list", example=_STEPS)
     if "name" not in told:
-        raise InvalidValue("name", problem="of the workflow is missing", example='name = "etl"')
-    check_step_name(told["name"], field="workflow", example='name = "etl"')
+        raise InvalidValue("name", problem="of the workflow is missing", example='name="etl"')
+    check_step_name(told["name"], field="workflow", example='name="etl"')
     if not steps:
         problem = "are missing: a workflow has at least one"
-        raise InvalidValue("steps", problem=problem, example=_ONE_STEP[format])
-    reading = _Reading(kinds, limits, depth)
+        raise InvalidValue("steps", problem=problem, example=_STEPS)
     draft = Draft(
         name=told["name"],
         steps=_steps(steps, reading),
@@ -132,7 +138,7 @@ def draft_from(
         deadline=_deadline(told.get("deadline")),
         key=told.get("key"),
     )
-    _check_refs(draft, limits)
+    _check_refs(draft, reading.limits)
     return draft
 
 
@@ -159,7 +165,7 @@ def _check_refs(draft: Draft, limits: LimitSettings) -> None:
                         "reference",
                         name,
                         "is a step that need not have ended before this one begins",
-                        example=f'after = ["{name}"]',
+                        example=f'after=["{name}"]',
                     )
 
 
@@ -182,9 +188,9 @@ def _steps(told: Sequence[object], reading: _Reading) -> tuple[StepDraft, ...]:
 
 def _step(number: int, told: object, reading: _Reading) -> StepDraft:
     if not isinstance(told, dict):
-        raise InvalidValue(f"step {number}", told, "is not an object", example=EXAMPLE)
+        raise InvalidValue(f"step {number}", told, "is not an object", example=_ONE_STEP)
     if "name" not in told:
-        raise InvalidValue(f"step {number}", problem="has no name", example='name = "extract"')
+        raise InvalidValue(f"step {number}", problem="has no name", example='name="extract"')
     with in_step(number):
         name = check_step_name(told["name"])
     with in_step(name):
@@ -196,7 +202,7 @@ def _step(number: int, told: object, reading: _Reading) -> StepDraft:
         if form == "wait_for":
             timeout = _seconds("timeout", told.get("timeout"))
             signal = check_step_name(
-                told["wait_for"], field="wait_for", example='wait_for = "approval"'
+                told["wait_for"], field="wait_for", example='wait_for="approval"'
             )
             return signal_step(name, signal, timeout=timeout, **rest)
         if form == "sleep":
@@ -212,24 +218,23 @@ def _form_of(told: Mapping[str, Any]) -> str:
     if not forms:
         others = ", ".join(form for form in _FORMS if form != "kind")
         hint = f"or say {others}"
-        raise InvalidValue("kind", problem="is missing", example='kind = "extract"', hint=hint)
+        raise InvalidValue("kind", problem="is missing", example='kind="extract"', hint=hint)
     if len(forms) > 1:
         raise InvalidValue(" and ".join(forms), problem="cannot be given together")
     for key in told:
         if key not in _ANY and key != forms[0] and key not in _FORMS[forms[0]]:
-            hint = 'it is one of the options: options = { timeout = "30s" }'
-            raise InvalidValue(
-                key,
-                problem=f"is not for a step with {forms[0]}",
-                hint=hint if key == "timeout" else None,
-            )
+            problem = f"is not for a step with {forms[0]}"
+            if key == "timeout" and forms[0] == "kind":
+                problem = f"{problem}: it is one of the options"
+                raise InvalidValue(key, problem=problem, example='options={"timeout": "30s"}')
+            raise InvalidValue(key, problem=problem)
     return forms[0]
 
 
 def _job(told: Mapping[str, Any], kinds: Kinds) -> dict[str, Any]:
     kind, payload = told["kind"], _table(told, "payload")
     if not isinstance(kind, str):
-        raise InvalidValue("kind", kind, "is not text", example='kind = "extract"')
+        raise InvalidValue("kind", kind, "is not text", example='kind="extract"')
     if kind.startswith(_BUILT_IN):
         hint = "say wait_for, sleep, over or workflow"
         raise InvalidValue("kind", kind, "is one of Foliot's own", hint=hint)
@@ -238,7 +243,7 @@ def _job(told: Mapping[str, Any], kinds: Kinds) -> dict[str, Any]:
         raise UnknownKind(kind, known=kinds, announced=True)
     over, item = msgspec.to_builtins(told.get("over")), told.get("item")
     if over is None and (item is not None or "over" in told):
-        raise InvalidValue("item", item, "needs over", example="over = [1, 2, 3]")
+        raise InvalidValue("item", item, "needs over", example="over=[1, 2, 3]")
     if over is not None and item is None:
         item = first_free(known, payload)
     if isinstance(item, str):
@@ -255,7 +260,7 @@ def _sleep(told: Mapping[str, Any]) -> NewJob:
     if "delay" in options or "run_at" in options:
         raise InvalidValue("delay", problem="cannot be given together with sleep")
     if (seconds := _seconds("sleep", told["sleep"])) is None:
-        raise InvalidValue("sleep", problem="is missing", example="sleep = 60")
+        raise InvalidValue("sleep", problem="is missing", example="sleep=60")
     choices = check_options(NO_CHOICES, {**options, "delay": seconds})
     return template_of(SLEEP_KIND, Defaults(), choices)
 
@@ -263,13 +268,14 @@ def _sleep(told: Mapping[str, Any]) -> NewJob:
 def _workflow(told: Mapping[str, Any], reading: _Reading) -> dict[str, Any]:
     inside = told["workflow"]
     if not isinstance(inside, dict):
-        raise InvalidValue("workflow", inside, "is not an object", example=EXAMPLE)
-    inner = draft_from(inside, reading.kinds, limits=reading.limits, depth=reading.depth + 1)
+        raise InvalidValue("workflow", inside, "is not an object", example=_INNER)
+    inner = _draft(inside, msgspec.structs.replace(reading, depth=reading.depth + 1))
     given = _table(told, "options")
-    for option, (why, instead) in _OF_JOBS_ONLY.items():
+    for option, (why, instead, form) in _OF_JOBS_ONLY.items():
         if (value := given.get(option)) is not None:
             problem = f"is not for a step with workflow: {why}"
-            raise InvalidValue(option, value, problem, hint=instead.format(name=inner.name))
+            example = form and form.format(name=inner.name)
+            raise InvalidValue(option, value, problem, example=example, hint=instead)
     choices = check_options(NO_CHOICES, _options(told))
     return {"template": template_of(WORKFLOW_KIND, Defaults(), choices), "inner": inner}
 
@@ -279,12 +285,15 @@ def _options(told: Mapping[str, Any]) -> Options:
     given: dict[str, Any] = dict(_table(told, "options"))
     for name, value in given.items():
         if name in NOT_FOR_STEPS:
-            raise not_for_a_step(name, value, beside=_BESIDE.get(name))
+            if name in _BESIDE:
+                problem = "is not one of the options of a step: it is said beside them"
+                raise InvalidValue(name, problem=problem, example=_BESIDE[name])
+            raise not_for_a_step(name, value)
         if name in _DURATIONS and isinstance(value, str):
             moment = name == "expires" and "-" in value.lstrip("-")
-            given[name] = _moment(value) if moment else _seconds(name, value)
+            given[name] = _moment(name, value) if moment else _seconds(name, value)
         elif name == "run_at" and isinstance(value, str):
-            given[name] = _moment(value)
+            given[name] = _moment(name, value)
         elif name == "retry" and isinstance(value, dict):
             given[name] = _retry(value)
     return cast(Options, given)
@@ -297,18 +306,17 @@ def _retry(value: Mapping[str, Any]) -> StoredRetry:
     try:
         return msgspec.convert(value, StoredRetry)  # type: ignore[arg-type, no-any-return, unused-ignore]
     except msgspec.ValidationError as error:
-        example = '{ type = "fixed", seconds = 30 }'
-        raise InvalidValue(
-            "retry", dict(value), f"cannot be read: {error}", example=example
-        ) from None
+        problem = f"cannot be read: {error}"
+        example = 'retry={"type": "fixed", "seconds": 30}'
+        raise InvalidValue("retry", dict(value), problem, example=example) from None
 
 
-def _moment(text: str) -> datetime:
+def _moment(field: str, text: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
     except ValueError:
-        example = "2027-01-31T09:00+01:00"
-        raise InvalidValue("moment", text, "cannot be read", example=example) from None
+        example = f'{field}="2027-01-31T09:00+01:00"'
+        raise InvalidValue(field, text, "cannot be read", example=example) from None
 
 
 def _seconds(field: str, value: object) -> float | None:
@@ -317,7 +325,7 @@ def _seconds(field: str, value: object) -> float | None:
     try:
         return read_duration(value)
     except ValueError as error:
-        raise InvalidValue(field, value, str(error), example=f'{field} = "30m"') from None
+        raise InvalidValue(field, value, str(error), example=f'{field}="30m"') from None
 
 
 def _deadline(value: object) -> float | None:
@@ -327,7 +335,7 @@ def _deadline(value: object) -> float | None:
 
 def _after(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise InvalidValue("after", value, "is not a list of names", example='after = ["extract"]')
+        raise InvalidValue("after", value, "is not a list of names", example='after=["extract"]')
     return tuple(value)
 
 
@@ -335,7 +343,7 @@ def _table(told: Mapping[str, Any], key: str) -> dict[str, Any]:
     """With what TOML has and JSON has not in its one form as text."""
     value = told.get(key, {})
     if not isinstance(value, dict):
-        raise InvalidValue(key, value, "is not a table", example=f"{key} = {{ }}")
+        raise InvalidValue(key, value, "is not a table", example=f"{key}={{}}")
     found: dict[str, Any] = value if key == "options" else msgspec.to_builtins(value)
     return found
 

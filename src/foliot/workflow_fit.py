@@ -64,10 +64,10 @@ def first_free(known: StoredDefinition, payload: Mapping[str, Any]) -> str:
         return (needed or free)[0]
     if free:
         raise InvalidValue(
-            "item", problem=f"is missing: {' or '.join(free)}", example=f'item = "{free[0]}"'
+            "item", problem=f"is missing: {' or '.join(free)}", example=f'item="{free[0]}"'
         )
     problem = f"leaves no argument of {known.kind} for the element"
-    raise InvalidValue("over", problem=problem, example='item = "url"')
+    raise InvalidValue("over", problem=problem, example='item="url"')
 
 
 def _arguments(schema: dict[str, Any]) -> dict[str, Any]:

@@ -39,7 +39,9 @@ def in_order(graph: Graph) -> list[str]:
             for name, parents in graph.items()
             if name not in done
         }
-        raise InvalidValue("steps", problem=f"have a cycle: {show_cycle(shortest_cycle(rest))}")
+        cycle = shortest_cycle(rest)
+        hint = f"leave one of these arrows out, for example {cycle[-1]} → {cycle[0]}"
+        raise InvalidValue("steps", problem=f"have a cycle: {show_cycle(cycle)}", hint=hint)
     return ordered
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import tomllib
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,11 @@ Format = Literal["json", "toml"]
 
 EXAMPLE: Final = '{"name": "etl", "steps": [{"name": "extract", "kind": "extract"}]}'
 _CONSTANTS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|(-?Infinity|NaN)')
+_NUMBERS: Final = re.compile(
+    r'"""(?s:.*?)"""|"(?:[^"\\]|\\.)*"'  # JSON and TOML
+    r"|'''(?s:.*?)'''|'[^'\n]*'|\#.*"  # TOML alone
+    r"|(?<![\w.])([+-]?\d[\d_]*)(?![\w.])"
+)
 _LARGEST: Final = 64 << 20
 
 
@@ -28,8 +34,10 @@ def parse(text: str, *, format: Format | None = None) -> dict[str, Any]:
         told = json.loads(text, object_pairs_hook=_once, parse_constant=partial(_no_number, text))
     except InvalidValue:
         raise
-    except ValueError as error:  # also a number of more digits than Python reads
+    except (json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
         raise InvalidValue("workflow", problem=f"is not {format.upper()}: {error}") from None
+    except ValueError:  # a number of more digits than Python reads
+        raise _too_long(text) from None
     except RecursionError:
         raise InvalidValue("workflow", problem="is nested too deeply") from None
     if not isinstance(told, dict):
@@ -71,6 +79,20 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _no_number(text: str, constant: str) -> None:
     """Its reader does not tell where it is; but it is the first that there is outside of a string."""
     place = next(found.start() for found in _CONSTANTS.finditer(text) if found[1])
-    line, column = text.count("\n", 0, place) + 1, place - text.rfind("\n", 0, place)
-    problem = f"is not a number that JSON has: line {line} column {column}"
+    problem = f"is not a number that JSON has: {_place(text, place)}"
     raise InvalidValue("workflow", constant, problem)
+
+
+def _too_long(text: str) -> InvalidValue:
+    problem, most = "has a number that is too long", sys.get_int_max_str_digits()
+    for found in _NUMBERS.finditer(text):
+        digits = len((found[1] or "").strip("+-").replace("_", ""))
+        if digits > most:
+            problem += f", of {digits:,} digits: {_place(text, found.start(1))}"
+            break
+    return InvalidValue("workflow", problem=problem, hint="write it as text, in quotes")
+
+
+def _place(text: str, place: int) -> str:
+    line, column = text.count("\n", 0, place) + 1, place - text.rfind("\n", 0, place)
+    return f"line {line} column {column}"

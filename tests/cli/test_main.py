@@ -83,6 +83,11 @@ def test_without_a_command_the_help_is_shown_as_a_mistake(
             "for example: foliot workflows signal 0192f3a4 approval",
         ),
         (
+            ["schedules", "create"],
+            "foliot schedules create needs NAME",
+            'for example: foliot schedules create nightly send_email "every day at 3am"',
+        ),
+        (
             ["limits", "set"],
             "foliot limits set needs LIMIT",
             "for example: foliot limits set queue:mail --concurrency 20",
@@ -93,7 +98,18 @@ def test_without_a_command_the_help_is_shown_as_a_mistake(
         (["x" * 100_000], "there is no command xxx", "commands: bench"),
     ],
     ids=[
-        *("command", "subcommand", "far", "flag", "argument", "first", "second", "more", "value"),
+        *(
+            "command",
+            "subcommand",
+            "far",
+            "flag",
+            "argument",
+            "first",
+            "second",
+            "third",
+            "more",
+            "value",
+        ),
         *("twice", "before", "huge"),
     ],
 )

@@ -485,8 +485,15 @@ def test_a_workflow_that_is_named_as_a_kind_is_said_to_be_one(shell: Shell) -> N
             flow.add(settle.prepare())
     answer = shell("schedules", "create", "nightly", "etl", "every day at 3am")
     assert answer.code == 1
-    assert "'etl' is a workflow, not a kind of job: it is scheduled in code" in answer.err
-    assert 'hint: in code: app.schedule("…", etl, ' in answer.err
+    assert (
+        "'etl' is a workflow, not a kind of job: it is scheduled by its file, or in code"
+        in answer.err
+    )
+    assert (
+        'hint: foliot schedules create … "every day at 3am" --workflow FILE; in code: '
+        in answer.err
+    )
+    assert ': app.schedule("…", etl, ' in answer.err
     assert (
         "no job of kind 'elt'" in shell("schedules", "create", "x", "elt", "every day at 3am").err
     )

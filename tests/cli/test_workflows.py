@@ -312,6 +312,7 @@ def test_arguments_of_a_schedule_that_fires_a_workflow_cannot_be_changed(
         (["cancel"], "ids are missing"),
         (["signal", NOBODY], "foliot workflows signal needs NAME"),
         (["signal", NOBODY, "a b"], "signal: 'a b' is not 1 to 200 letters"),
+        (["signal", NOBODY, "a:b"], "signal: 'a:b' is not 1 to 200 letters"),
         (["signal", NOBODY, "go", "--payload", "{"], "payload: '{' is not JSON"),
         (["signal", NOBODY, "go", "--payload", "@nowhere.json"], "nowhere.json"),
         (["graph", NOBODY, "--format", "png"], "Choose from"),
@@ -412,9 +413,9 @@ def test_cancelling_tells_what_runs_and_what_had_ended(shell: Shell, lab: Lab) -
     assert answer.code == 1
     assert answer.out.splitlines() == [
         "cancelled: 1",
-        f"asked to end: {slow.id}, 1 of its steps have not ended",
+        f"asked to end: {slow.id}, 1 of its steps has not ended",
     ]
-    assert answer.err == f"refused: {done}: workflow {done} is succeeded\n"
+    assert answer.err == f"refused: {done}: it is succeeded\n"
     lab.gate.set()
     lab.ended(slow.id)
     again = shell("workflows", "cancel", waiting, "--json")

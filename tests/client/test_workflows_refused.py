@@ -194,3 +194,14 @@ def test_the_method_of_a_handle_is_no_argument(app: Foliot, add: Any) -> None:
     first = add.submit(1)
     with pytest.raises(InvalidValue, match=r"Handle\(.*\)\.result is a method, .*\.parents"):
         add.options(after=[first]).submit(first.result)
+
+
+def test_a_workflow_without_steps_is_told_what_code_adds_to_it(app: Foliot) -> None:
+    @app.job
+    def extract() -> None: ...
+
+    with pytest.raises(InvalidValue) as caught, app.workflow("etl") as flow:
+        pass
+    assert caught.value.example is not None
+    eval(caught.value.example, {"flow": flow, "extract": extract})
+    assert flow.submit().get().total == 1

@@ -76,7 +76,7 @@ def pairs(above: int, below: int) -> list[dict[str, Any]]:
     return [*map(step, names), *(step(f"b{n}", *names) for n in range(below))]
 
 
-NAME = "is not 1 to 200 letters, digits, and any of _ . -, first no . or -, for example name="
+NAME = 'is not 1 to 200 letters, digits, and any of _ . -, first no . or -, for example "name": '
 NAMES = ["", " ", "a b", "a/b", "..", "é", "🎉", "\x1b[2J", "x" * 300]
 
 IN_FILES = [
@@ -187,7 +187,7 @@ def test_a_deadline_is_not_in_the_past(
 ) -> None:
     answer = foliot(*shop.file({"name": "etl", "steps": [step()], "deadline": deadline}))
     assert (answer.code, answer.out) == (2, "")
-    assert said in answer.err and "for example deadline" in answer.err
+    assert said in answer.err and 'for example "deadline": ' in answer.err
     shop.check_empty()
 
 

@@ -208,7 +208,9 @@ def test_a_name_stays_the_text_that_it_is(name: str) -> None:
 def test_a_cycle_of_a_thousand_steps_is_found_at_once(row: str) -> None:
     steps = [step(f"s{number}", f"s{(number - 1) % 1000}") for number in range(1000)]
     began = time.perf_counter()
-    with pytest.raises(InvalidValue, match=r"cycle: s0 → s1 → .* 960 more .* → s999 → s0$"):
+    with pytest.raises(
+        InvalidValue, match=r"cycle: s0 → s1 → .* 960 more .* → s999 → s0; leave one"
+    ):
         made(*steps)
     assert time.perf_counter() - began < 1
 
@@ -218,7 +220,7 @@ def test_of_many_cycles_the_shortest_is_shown(row: str) -> None:
     steps = [step(f"s{number}", f"s{(number - 1) % 1000}") for number in range(1000)]
     steps[600] = step("s600", "s599", "s601")
     began = time.perf_counter()
-    with pytest.raises(InvalidValue, match=r"cycle: s600 → s601 → s600$"):
+    with pytest.raises(InvalidValue, match=r"cycle: s600 → s601 → s600; leave one"):
         made(*steps)
     assert time.perf_counter() - began < 1
 
@@ -252,7 +254,7 @@ def test_random_graphs_are_put_in_order_or_have_the_cycle_that_is_shown(row: str
             continue
         with pytest.raises(InvalidValue) as caught:
             in_order(graph)
-        cycle = str(caught.value).partition("cycle: ")[2].split(" → ")
+        cycle = caught.value.message.partition("cycle: ")[2].split(" → ")
         assert (cycle[0], len(cycle)) == (cycle[-1], length + 1)
         assert all(up in graph[name] for up, name in pairwise(cycle))
     assert found >= {None, 1, 2, 3, 4}
@@ -283,7 +285,7 @@ def test_random_graphs_are_put_in_order_or_have_the_cycle_that_is_shown(row: str
 def test_more_than_the_limit_is_refused(row: str, steps: list[StepDraft], said: str) -> None:
     with pytest.raises(InvalidValue) as caught:
         build(draft(*steps), IDS, limits=LimitSettings(steps=10, edges=12))
-    assert str(caught.value) == said
+    assert str(caught.value).startswith(f"{said}: let ")
 
 
 @pytest.mark.parametrize("row", ["G14-G15-default"])
@@ -301,7 +303,9 @@ def test_steps_of_workflows_inside_count_and_a_few_levels_do_not_take_for_ever(r
     inner = draft(step("a"))
     for _ in range(7):
         inner = draft(*(StepDraft(name=f"in{n}", inner=inner) for n in range(30)))
-    with pytest.raises(InvalidValue, match=r"^steps are \d+, more than limits.steps, 50000$"):
+    with pytest.raises(
+        InvalidValue, match=r"^steps are \d+, more than limits.steps, 50000: let a step"
+    ):
         build(inner, IDS)
 
 

@@ -282,11 +282,17 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
     ),
     "option-after": (
         [extract(options={"after": ["extract"]})],
-        'step extract: after is not one of the options of a step; say it beside them: after = ["extract"]',
+        (
+            "step extract: after is not one of the options of a step: it is said beside them,"
+            ' for example "after": ["extract"]'
+        ),
     ),
     "option-rule": (
         [extract(options={"rule": "all_done"})],
-        "step extract: rule is not one of the options of a step; say it beside them: rule =",
+        (
+            "step extract: rule is not one of the options of a step: it is said beside them,"
+            ' for example "rule": "all_done"'
+        ),
     ),
     "option-after-of-sleep": (
         [{"name": "z", "sleep": 1, "options": {"after": ["extract"]}}],
@@ -300,7 +306,8 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
         [{"name": "w", "workflow": SMALL, "options": {"timeout": "1s"}}],
         (
             "step w: timeout: '1s' is not for a step with workflow: it ends an attempt, and none runs"
-            ' while that workflow does; give that a deadline: workflow = { name = "small", deadline = "1h"'
+            ' while that workflow does, for example "workflow": {"name": "small", "deadline": "1h",'
+            ' "steps": […]}; give that a deadline'
         ),
     ),
     "workflow-ordering_key": (
@@ -313,7 +320,10 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
     "options": ([extract(options=[])], "step extract: options: [] is not a table"),
     "options-timeout": (
         [extract(timeout=5)],
-        "step extract: timeout is not for a step with kind; it is one of the options",
+        (
+            "step extract: timeout is not for a step with kind: it is one of the options,"
+            ' for example "options": {"timeout": "30s"}'
+        ),
     ),
     "retry": (
         [extract(options={"retry": {"type": "never"}})],
@@ -327,7 +337,7 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
         [extract(options={"retry": {"type": "fixed", "seconds": 60, "most": 90}})],
         "step extract: key: 'most' is not something a retry of type fixed has; there are type, seconds",
     ),
-    "run_at": ([extract(options={"run_at": "soon"})], "step extract: moment: 'soon' cannot be"),
+    "run_at": ([extract(options={"run_at": "soon"})], "step extract: run_at: 'soon' cannot be"),
     "two-forms": (
         [extract(sleep=5)],
         "step extract: kind and sleep cannot be given together",
@@ -407,7 +417,7 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
         [{"name": "a", "wait_for": 5}],
         (
             "step a: wait_for: 5 is not 1 to 200 letters, digits, and any of _ . -,"
-            ' first no . or -, for example wait_for = "approval"'
+            ' first no . or -, for example "wait_for": "approval"'
         ),
     ),
     "signal-timeout": (
@@ -465,7 +475,7 @@ async def test_workflows_are_not_inside_each_other_without_end(known: World, row
 
 
 async def test_a_name_that_is_refused_comes_with_one_as_a_file_has_it(known: World) -> None:
-    with pytest.raises(InvalidValue, match=r"""first no \. or -, for example name = "etl"$"""):
+    with pytest.raises(InvalidValue, match=r"""first no \. or -, for example "name": "etl"$"""):
         await read_draft(known.store, json.dumps({"name": "a b", "steps": [extract()]}))
 
 
@@ -512,7 +522,14 @@ async def test_what_is_wrong_with_the_whole_is_refused(
             '{"name": "NaN \\" NaN",\n "steps": [1, -Infinity, NaN]}',
             "workflow: '-Infinity' is not a number that JSON has: line 2 column 15",
         ),
-        ('{"name": 1' + "0" * 5000 + "}", "workflow is not JSON: "),
+        (
+            '{"name": "' + "1" * 5000 + '",\n "x": -1' + "0" * 5000 + "}",
+            "workflow has a number that is too long, of 5,001 digits: line 2 column 7; write it as",
+        ),
+        (
+            'name = "\\"1" # ' + "1" * 5000 + f"\ny = 1{'_000' * 1400}\nx = 1{'_000' * 2000}",
+            "workflow has a number that is too long, of 6,001 digits: line 3 column 5",
+        ),
         ('{"name": ', "workflow is not JSON: Expecting value: line 1 column 10"),
         ("{" + '"a":{' * 100_000, "workflow is"),
         ("name = \n", "workflow is not TOML: Invalid value (at line 1"),
@@ -526,6 +543,7 @@ async def test_what_is_wrong_with_the_whole_is_refused(
         "nan",
         "infinity-behind-a-string",
         "digits",
+        "digits-in-toml",
         "G67-broken-json",
         "deep",
         "broken-toml",

@@ -33,7 +33,7 @@ _REST: Final = {  # without which the line would still not do
     "jobs change": "--in 10m",
     "limits set": "--concurrency 20",
     "queues configure": "--strategy fifo",
-    "schedules create": "every day at 3am",
+    "schedules create": 'send_email "every day at 3am"',
     "schedules update": "--timezone Europe/Berlin",
 }
 

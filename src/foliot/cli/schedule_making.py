@@ -13,18 +13,26 @@ from foliot.errors import FoliotError, InvalidValue, UnknownKind
 from foliot.shown import shown
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from foliot.config import LimitSettings
     from foliot.model.job import NewJob
     from foliot.model.schedule import Schedule
+    from foliot.options import Options as JobOptions
     from foliot.schedule_commands import Put
     from foliot.store.port import Store
 
+    Make = Callable[[Store], Awaitable[NewJob]]
+
+_BY_FILE = 'foliot schedules create … "every day at 3am" --workflow FILE'
 _EXAMPLE = 'foliot schedules create standup send_email "every weekday at 9am" to=ada@example.org'
 
 
 def create(
     name: str,
-    kind: str,
+    kind: str | None = None,
     *words: str,
+    workflow: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     payload: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     times: Times = NO_TIMES,
     job: JobChoices = NO_CHOICES,
@@ -39,45 +47,38 @@ def create(
     name
         Its name.
     kind
-        Which function its jobs run, as a worker has announced it.
+        Which function its jobs run, as a worker has announced it; with --workflow there is none, and the expression
+        follows the name.
     words
         When it fires, in quotes (not with --after-completion); then the arguments of its jobs: name=value.
     payload
         These arguments as one JSON object; - reads it from stdin, @file from a file.
+    workflow
+        Instead of a kind and its arguments: the file of a workflow, TOML or JSON, which each fire runs; - for stdin.
     namespace
         Whose schedule it is.
     by
         Who asks for it, for the audit log (else user@host).
     """
-    from foliot import commands, schedule_commands
+    from foliot import schedule_commands
     from foliot.author import Author
-    from foliot.cli.arguments import read_arguments, type_fields
     from foliot.cli.ask import ask
     from foliot.cli.schedule_shape import schedule_to_json
     from foliot.ids import Ids
 
-    expression, fields = _read_words(words, counts_from_runs=times.after_completion is not None)
-    largest = options.load().settings.limits.payload
-    arguments = read_arguments(payload, fields, largest)
-    ids = Ids()
-    author = Author(ids, by)
+    author = Author(Ids(), by)
+    counts, limits = times.after_completion is not None, options.load().settings.limits
+    if workflow is None:
+        expression, make = _of_kind(kind, words, payload, job, namespace, limits, counts=counts)
+    else:
+        given = words if kind is None else (kind, *words)
+        expression, make = _of_file(workflow, given, payload, job, namespace, limits, counts=counts)
 
     async def run(store: Store) -> tuple[Put, Schedule]:
-        typed = await type_fields(store, kind, fields) if fields else arguments
-        try:
-            template = await commands.prepare_kind(
-                store,
-                kind,
-                typed,
-                ids=ids,
-                options={**job.given(), "namespace": namespace},
-                largest=largest,
-            )
-        except UnknownKind as error:
-            raise await _of_workflow(store, error) from None
+        template = await make(store)
         draft = schedule_commands.Draft(name, template, expression, times.given())
         [put] = await schedule_commands.create(store, [draft], by=author)
-        return put, await schedule_commands.get(store, name, namespace=namespace)
+        return put, await schedule_commands.get(store, name, namespace=template.namespace)
 
     put, schedule = ask(options, run)
     if options.json:
@@ -86,14 +87,66 @@ def create(
         _tell(schedule, put.outcome)
 
 
+def _of_kind(
+    kind: str | None,
+    words: tuple[str, ...],
+    payload: str | None,
+    job: JobChoices,
+    namespace: str,
+    limits: LimitSettings,
+    *,
+    counts: bool,
+) -> tuple[str | None, Make]:
+    from foliot.cli.arguments import read_arguments, type_fields
+    from foliot.commands import prepare_kind
+    from foliot.ids import Ids
+
+    if kind is None:
+        raise InvalidValue("kind", problem="is missing", example=_EXAMPLE)
+    expression, fields = _read_words(words, counts_from_runs=counts)
+    largest = limits.payload
+    arguments = read_arguments(payload, fields, largest)
+    chosen: JobOptions = {**job.given(), "namespace": namespace}
+
+    async def make(store: Store) -> NewJob:
+        typed = await type_fields(store, kind, fields) if fields else arguments
+        try:
+            return await prepare_kind(
+                store, kind, typed, ids=Ids(), options=chosen, largest=largest
+            )
+        except UnknownKind as error:
+            raise await _of_workflow(store, error) from None
+
+    return expression, make
+
+
+def _of_file(
+    file: str,
+    words: tuple[str, ...],
+    payload: str | None,
+    job: JobChoices,
+    namespace: str,
+    limits: LimitSettings,
+    *,
+    counts: bool,
+) -> tuple[str | None, Make]:
+    from foliot.cli.schedule_workflow import expression_of, job_of_file
+    from foliot.cli.workflow_files import source_of
+
+    expression = expression_of(words, payload, job, counts_from_runs=counts)
+    source = source_of(file)
+    return expression, lambda store: job_of_file(store, source, namespace, limits)
+
+
 async def _of_workflow(store: Store, error: UnknownKind) -> FoliotError:
     """What was taken for a kind may be the name of a workflow."""
     if not await store.workflows.list(name=error.kind, state=None, limit=1, before=None):
         return error
+    problem = f"{shown(error.kind)} is a workflow, not a kind of job: it is scheduled by its file, or in code"
     hint = (
-        f'in code: app.schedule("…", {error.kind}, "every day at 3am"), with that workflow as drawn'
+        f'{_BY_FILE}; in code: app.schedule("…", {error.kind}, "every day at 3am"), with that workflow'
+        " as drawn"
     )
-    problem = f"{shown(error.kind)} is a workflow, not a kind of job: it is scheduled in code"
     return FoliotError(problem, hint=hint)
 
 
@@ -186,14 +239,13 @@ async def _changed_job(
     from foliot.ids import Ids
     from foliot.model.lane import lane_of
     from foliot.model.workflow import WORKFLOW_KIND
-    from foliot.options import Options as JobOptions
     from foliot.schedule_jobs import template_of
 
     if not fields and (payload, priority, queue) == (None, None, None):
         return None
     if schedule.kind == WORKFLOW_KIND:
         what = f"schedule {schedule.name} fires a workflow, whose steps have arguments and options of their own"
-        raise FoliotError(what, hint="schedule it anew in code, under the same name")
+        raise FoliotError(what, hint="schedule it anew under the same name, by its file or in code")
     job = template_of(schedule)
     arguments = payload
     if arguments is None:

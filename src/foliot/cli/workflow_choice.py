@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from foliot.cli.output import printable
-from foliot.errors import FoliotError, InvalidValue
+from foliot.errors import FoliotError, InvalidValue, NotRunning
 
 if TYPE_CHECKING:
     from foliot.ids import JobId
@@ -37,6 +37,13 @@ async def resolve_workflow(store: Store, text: str) -> JobId:
     if found is None:
         raise UnknownWorkflow(text)
     return found
+
+
+def reason_of(error: FoliotError) -> str:
+    """Why a workflow is refused, beside its id."""
+    if not isinstance(error, NotRunning):
+        return str(error)
+    return f"it is {error.state}" + (f"; {error.hint}" if error.hint else "")
 
 
 def _whole(text: str) -> JobId:

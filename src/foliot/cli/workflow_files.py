@@ -61,7 +61,7 @@ def submit(
     from foliot.workflow_file import read_draft
 
     limits = options.load().settings.limits
-    source = _read_stdin() if file == "-" else Path(file)
+    source = source_of(file)
 
     async def run(store: Store) -> int:
         draft = await read_draft(store, source, limits=limits)
@@ -84,6 +84,11 @@ def submit(
         return 0
 
     return ask(options, run)
+
+
+def source_of(file: str) -> str | Path:
+    """What stdin says, or where the file is."""
+    return _read_stdin() if file == "-" else Path(file)
 
 
 def graph(

@@ -21,7 +21,7 @@ _PAGE = 1_000
 
 def retry(
     *ids: str,
-    step: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")] = (),
+    step: Annotated[tuple[str, ...] | None, Parameter(consume_multiple=True, negative="")] = None,
     name: str | None = None,
     state: Literal["failed", "cancelled"] | None = None,
     yes: Annotated[bool, Parameter(negative="")] = False,
@@ -53,7 +53,7 @@ def retry(
     from foliot.ids import Ids
 
     many = name is not None or state is not None
-    _check(ids, many=many)
+    _check(ids, step, many=many)
     author = Author(Ids(), by)
     known = ask(
         options, lambda store: _all(store, name, state or "failed") if many else _named(store, ids)
@@ -62,7 +62,7 @@ def retry(
     if asked is not None and not confirm(asked, Selection(yes=yes)):
         print("nothing was changed", file=sys.stderr)
         return 1
-    alive, done, refused = ask(options, lambda store: _retry(store, known, step, author))
+    alive, done, refused = ask(options, lambda store: _retry(store, known, step or (), author))
     again = [job for jobs in alive.values() for job in jobs]
     if options.json:
         print_json({"retried": alive, "succeeded": done, "refused": refused})
@@ -79,7 +79,12 @@ def retry(
     return 0 if changed and not refused else 1
 
 
-def _check(ids: tuple[str, ...], *, many: bool) -> None:
+def _check(ids: tuple[str, ...], steps: tuple[str, ...] | None, *, many: bool) -> None:
+    if steps is not None and not (
+        steps and all(steps)
+    ):  # of nothing, all that failed would be meant
+        example = "foliot workflows retry 01a1ecf4 --step load"
+        raise InvalidValue("--step", problem="needs the name of a step", example=example)
     if ids and many:
         raise InvalidValue("ids", problem="go without --name and --state, which mean others")
     if not ids and not many:
@@ -112,6 +117,7 @@ async def _retry(
     """The jobs that live again, the workflows that have succeeded as nothing had to run, and why others are not
     retried: one that cannot be does not keep the rest from it."""
     from foliot import workflow_commands
+    from foliot.cli.workflow_choice import reason_of
     from foliot.model.workflow import WorkflowState
 
     alive: dict[JobId, list[JobId]] = {}
@@ -130,5 +136,5 @@ async def _retry(
         except FoliotError as error:
             if len(ids) == 1:
                 raise
-            refused[id] = str(error)
+            refused[id] = reason_of(error)
     return alive, done, refused

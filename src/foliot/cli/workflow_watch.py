@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -57,6 +58,7 @@ class Watch:
         self._stop = asyncio.Event()
         self._told: dict[JobId, JobState] = {}
         self._errors: dict[JobId, str] = {}
+        self._paused_at: datetime | None = None
         self._last = b""
 
     @property
@@ -152,6 +154,19 @@ class Watch:
             why = f": {reason}" if (reason := reasons.of(step)) else ""
             line = printable(f"{show_time(at)} {step.name} {step.state}{why}")
             print(line, file=self._file, flush=True)
+        self._show_pause(workflow)
+
+    def _show_pause(self, workflow: Workflow) -> None:
+        """Else nobody would know why no step goes on."""
+        if workflow.state.final or workflow.paused_at == self._paused_at:
+            return
+        self._paused_at = workflow.paused_at
+        if workflow.paused_at is None:
+            line = f"{show_time(self._clock.now())} the workflow is resumed"
+        else:
+            why = f": {workflow.note}" if workflow.note else ""
+            line = f"{show_time(workflow.paused_at)} the workflow is paused by {workflow.paused_by}{why}"
+        print(printable(line), file=self._file, flush=True)
 
     def _show_object(self, workflow: Workflow, steps: Sequence[Step]) -> None:
         shape = {**workflow_to_json(workflow), "steps": steps_to_json(steps)}

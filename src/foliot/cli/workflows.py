@@ -145,7 +145,8 @@ def _print_one(
 
 
 def cancel(*ids: str, by: str | None = None, options: Options = DEFAULT_OPTIONS) -> int:
-    """End workflows: steps that do not run are cancelled, running ones are told. Exit code 1: some had ended.
+    """End workflows: steps that do not run are cancelled, running ones are told. Exit code 1: some had ended
+    otherwise.
 
     Parameters
     ----------
@@ -154,8 +155,10 @@ def cancel(*ids: str, by: str | None = None, options: Options = DEFAULT_OPTIONS)
     by
         Who asks for it, for the audit log (else user@host).
     """
+    from foliot import workflow_commands
     from foliot.author import Author
     from foliot.cli.ask import ask
+    from foliot.cli.workflow_choice import reason_of
     from foliot.errors import NotRunning
     from foliot.ids import Ids
 
@@ -168,9 +171,9 @@ def cancel(*ids: str, by: str | None = None, options: Options = DEFAULT_OPTIONS)
         changed, refused = [], {}
         for id in known:
             try:
-                changed.append(await _cancel(store, id, author))
+                changed.append(await workflow_commands.cancel_workflow(store, id, by=author))
             except NotRunning as error:
-                refused[id] = error.message
+                refused[id] = reason_of(error)
         return changed, refused
 
     changed, refused = ask(options, run)
@@ -187,24 +190,10 @@ def _tell_ends(changed: list[Workflow], refused: dict[JobId, str], options: Opti
     if len(changed) > len(running) or not (running or refused):
         print(f"cancelled: {len(changed) - len(running):,}")
     for one in running:
-        print(f"asked to end: {one.id}, {one.remaining:,} of its steps have not ended")
+        have = "has" if one.remaining == 1 else "have"
+        print(f"asked to end: {one.id}, {one.remaining:,} of its steps {have} not ended")
     for id, reason in refused.items():
         print(f"refused: {id}: {printable(reason)}", file=sys.stderr)
-
-
-async def _cancel(store: Store, id: JobId, by: Author) -> Workflow:
-    """To cancel what is cancelled changes nothing; to say so of what ended otherwise would be untrue."""
-    from foliot import workflow_commands
-    from foliot.errors import NotRunning
-    from foliot.model.workflow import WorkflowState
-
-    try:
-        return await workflow_commands.cancel_workflow(store, id, by=by)
-    except NotRunning:
-        found = await workflow_commands.get_workflow(store, id)
-        if found.state is not WorkflowState.CANCELLED:
-            raise
-        return found
 
 
 def pause(

@@ -26,16 +26,14 @@ from foliot.model.workflow import Step as StepState
 from foliot.registry import Unresolved
 from foliot.shown import named
 from foliot.workflow_check import check, check_step_name, check_whole
-from foliot.workflow_draft import build, check_graph, check_inner
+from foliot.workflow_draft import build, check_inner, job_for
 from foliot.workflow_form import (
     Draft,
     StepDraft,
     in_step,
     placed,
-    queue_of,
     signal_step,
     sleep_step,
-    workflow_payload,
     workflow_template,
 )
 from foliot.workflow_refs import HasResult, Ref, check_sources
@@ -222,18 +220,10 @@ class Flow(WorkflowHandle):
         return msgspec.structs.replace(self._frame, steps=placed(self._steps_drawn.values()))
 
     def as_job(self) -> NewJob:
-        """The job that stands for it, in a schedule. It is checked now: there, nobody would see what is wrong."""
-        draft = self.draft()
-        check_inner(draft)
-        check_graph(draft, limits=self._owner.portal.settings.limits)
-        template = workflow_template(queue=queue_of(draft.steps))
-        payload = msgspec.json.encode(workflow_payload(draft))
-        largest = self._owner.portal.settings.limits.payload
-        if len(payload) > largest:
-            problem = f"has {len(payload)} bytes, more than limits.payload, {largest}"
-            raise InvalidValue(f"workflow {self.name}", problem=problem)
+        """The job that stands for it, in a schedule."""
+        job = job_for(self.draft(), self._owner.portal.settings.limits)
         self.close("is what a schedule fires")
-        return msgspec.structs.replace(template, payload=payload, namespace=draft.namespace)
+        return job
 
     def close(self, why: str) -> None:
         """Something was made of it as it is now, which would not have what is added later."""

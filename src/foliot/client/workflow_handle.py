@@ -100,7 +100,8 @@ class WorkflowHandle:
         return await self._acall(self._result(check_wait(timeout)))
 
     def cancel(self, *, by: str | None = None) -> WorkflowState:
-        """Ask for its end; durable when it returns. Running steps are told, and given time to stop."""
+        """Ask for its end; durable when it returns. Running steps are told, and given time to stop. Raises NotRunning
+        if it has ended, unless it was cancelled."""
         return self._call(self._cancel(by))
 
     async def acancel(self, *, by: str | None = None) -> WorkflowState:
