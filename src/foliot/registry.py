@@ -293,15 +293,20 @@ def upgraded(definition: JobDefinition, payload: bytes, version: int) -> bytes:
     """A payload of an earlier version as the definition takes it now. Raises ValueError, or what an upgrade raises."""
     if version == definition.version:
         return payload
-    if version > definition.version:
-        raise ValueError(f"it has version {version}, newer than this one, {definition.version}")
+    check_version(definition, version)
     arguments = _decode_object(payload)
     for step in range(version, definition.version):
-        upgrade = definition.upgrades.get(step)
-        if upgrade is None:
-            raise ValueError(f"nothing upgrades it from version {step} to {step + 1}")
-        arguments = upgrade(arguments)
+        arguments = definition.upgrades[step](arguments)
     return _encode(arguments)
+
+
+def check_version(definition: JobDefinition, version: int) -> None:
+    """Of a payload, whatever it holds: whether this code can take it. Raises ValueError."""
+    if version > definition.version:
+        raise ValueError(f"it has version {version}, newer than this one, {definition.version}")
+    for step in range(version, definition.version):
+        if step not in definition.upgrades:
+            raise ValueError(f"nothing upgrades it from version {step} to {step + 1}")
 
 
 def caller(definition: JobDefinition) -> Callable[[msgspec.Struct], Any]:
