@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from foliot import Foliot, FoliotError, InvalidValue, current_job
+from foliot import Fixed, Foliot, FoliotError, InvalidValue, current_job
 
 Start = Callable[[], None]
 
@@ -194,3 +194,80 @@ def test_the_method_of_a_handle_is_no_argument(app: Foliot, add: Any) -> None:
     first = add.submit(1)
     with pytest.raises(InvalidValue, match=r"Handle\(.*\)\.result is a method, .*\.parents"):
         add.options(after=[first]).submit(first.result)
+
+
+def test_a_workflow_that_is_submitted_again_says_which_it_is_and_what_to_do(
+    app: Foliot, add: Any
+) -> None:
+    """Nobody wants to add a step to it."""
+    flow = app.workflow("sums")
+    flow.add(add.prepare(1))
+    flow.submit()
+    said = (
+        f"workflow sums was submitted already, as {flow.id};"
+        " draw another by app.workflow(…), or have all of this one run again: flow.rerun()"
+    )
+    with pytest.raises(FoliotError) as refused:
+        flow.submit()
+    assert str(refused.value) == said
+    with pytest.raises(FoliotError) as refused:
+        asyncio.run(flow.asubmit())
+    assert str(refused.value) == said
+    with pytest.raises(FoliotError, match=r"current_job\(\)\.flow\.add"):
+        flow.add(add.prepare(2))
+
+
+def test_a_running_step_adds_jobs_and_says_how_to_get_the_rest(
+    app: Foliot, add: Any, start_worker: Start
+) -> None:
+    @app.job(max_attempts=1)
+    def more() -> list[str]:
+        flow, said = current_job().flow, []
+        inner: Any = app.workflow("inner")
+        for wrong in [
+            lambda: flow.map(add, over=[1, 2]),
+            lambda: flow.wait_for("go", timeout=5),
+            lambda: flow.sleep(5),
+            lambda: flow.add(inner),
+        ]:
+            with pytest.raises(FoliotError) as refused:
+                wrong()  # type: ignore[no-untyped-call]
+            said.append(str(refused.value))
+        return said
+
+    start_worker()
+    with app.workflow("mine") as flow:
+        flow.add(more.prepare())
+    said = [one.partition("; ") for one in flow.result(timeout=20)["more"]]
+    assert [problem for problem, *_ in said] == [
+        "flow.map() is for drawing: a running step adds jobs only",
+        "flow.wait_for() is for drawing: a running step adds jobs only",
+        "flow.sleep() is for drawing: a running step adds jobs only",
+        "flow.add(): <workflow inner, 0 steps> is a workflow, and a running step adds jobs only",
+    ]
+    assert [hint for *_, hint in said] == [
+        "for one in rows: current_job().flow.add(load.prepare(one)), or draw a map over what this step returns",
+        "draw the wait for the signal before, or submit a workflow of its own: app.workflow(…)",
+        "current_job().flow.add(load.options(delay=60).prepare(…))",
+        "draw it as a step before; its own submit() runs it beside this workflow",
+    ]
+
+
+def test_a_workflow_that_a_running_step_submits_by_its_own_id_runs_once(
+    app: Foliot, add: Any, start_worker: Start
+) -> None:
+    @app.job(max_attempts=2)
+    def more() -> str:
+        own = app.workflow("own", key=current_job().id)
+        own.map(add, over=[1, 2])
+        own.submit()
+        if current_job().attempt == 1:
+            raise ConnectionError
+        return own.id
+
+    start_worker()
+    with app.workflow("mine") as flow:
+        flow.add(more.options(retry=Fixed(0)).prepare())
+    id = flow.result(timeout=20)["more"]
+    assert [own.id for own in app.workflows(name="own")] == [id]
+    assert app.get_workflow(id).result(timeout=20) == {"add": [2, 3]}

@@ -44,6 +44,7 @@ log = logging.getLogger("foliot.client")
 _decode: Final = msgspec.json.decode
 _ODD: Final = re.compile(r"[^A-Za-z0-9_.-]")
 _ADD_LATER: Final = "a step that runs may add others: current_job().flow.add(…)"
+_ONCE: Final = "draw another by app.workflow(…), or have all of this one run again: flow.rerun()"
 _BY_ITSELF: Final = "the end of the with block submits it: leave out submit()"
 _ANYTHING: Final = "anything"  # the name of a step that nobody asks for
 
@@ -275,7 +276,7 @@ class Flow(WorkflowHandle):
         return f"<workflow {self.name}, {len(self._steps_drawn)} steps>"
 
     def _build(self) -> NewWorkflow:
-        self._check_open()
+        self._check_open(_ONCE)
         portal, draft = self._owner.portal, self.draft()
         made = build(draft, portal.ids, limits=portal.settings.limits)
         for odd in check(draft):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -66,6 +66,18 @@ class CurrentFlow:
     ) -> AddedStep:
         return await self._reach().ask(self._adding(call, after, before, name, rule))
 
+    def map(self, *_: object, **__: object) -> NoReturn:
+        """Not here, as the two below: what a running step adds are jobs."""
+        add = "for one in rows: current_job().flow.add(load.prepare(one))"
+        raise _only_drawn("map", f"{add}, or draw a map over what this step returns")
+
+    def wait_for(self, *_: object, **__: object) -> NoReturn:
+        own = "submit a workflow of its own: app.workflow(…)"
+        raise _only_drawn("wait_for", f"draw the wait for the signal before, or {own}")
+
+    def sleep(self, *_: object, **__: object) -> NoReturn:
+        raise _only_drawn("sleep", "current_job().flow.add(load.options(delay=60).prepare(…))")
+
     def _reach(self) -> Desk:
         if self._desk is None:
             raise FoliotError(
@@ -84,9 +96,7 @@ class CurrentFlow:
     ) -> Callable[[Store], Awaitable[AddedStep]]:
         """Checked now, done when the store is there."""
         if not hasattr(call, "template") or not hasattr(call, "payload"):
-            raise InvalidValue(
-                "flow.add()", call, "is not a prepared call", example="flow.add(load.prepare(1))"
-            )
+            raise _no_call(call)
         check_step_choices(call.choices)
         wanted = check_rule(rule)
         above, below = self._names("after", after), self._names("before", before)
@@ -168,6 +178,20 @@ class CurrentFlow:
         home = (await store.workflows.linked(partition, [self._job.id])).get(self._job.id, self.id)
         moved, self.id = home != self.id, home
         return moved
+
+
+def _only_drawn(word: str, instead: str) -> FoliotError:
+    problem = f"flow.{word}() is for drawing: a running step adds jobs only"
+    return FoliotError(problem, hint=instead)
+
+
+def _no_call(given: object) -> InvalidValue:
+    if hasattr(given, "draft"):
+        problem = "is a workflow, and a running step adds jobs only"
+        hint = "draw it as a step before; its own submit() runs it beside this workflow"
+        return InvalidValue("flow.add()", given, problem, hint=hint)
+    problem, example = "is not a prepared call", "flow.add(load.prepare(1))"
+    return InvalidValue("flow.add()", given, problem, example=example)
 
 
 async def _find(store: Store, flow: JobId, named: dict[str, list[str]]) -> dict[str, list[JobId]]:
