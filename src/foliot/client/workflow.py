@@ -23,7 +23,6 @@ from foliot.ids import JobId
 from foliot.model.job import NewJob
 from foliot.model.workflow import NewWorkflow, Rule, Workflow
 from foliot.model.workflow import Step as StepState
-from foliot.registry import Unresolved
 from foliot.shown import named
 from foliot.workflow_check import check, check_step_name, check_whole
 from foliot.workflow_draft import build, check_graph, check_inner
@@ -38,7 +37,7 @@ from foliot.workflow_form import (
     workflow_payload,
     workflow_template,
 )
-from foliot.workflow_refs import HasResult, Ref, check_sources
+from foliot.workflow_refs import HasResult, Ref, check_given, check_sources
 
 log = logging.getLogger("foliot.client")
 _decode: Final = msgspec.json.decode
@@ -359,6 +358,5 @@ class Flow(WorkflowHandle):
 
     def _call_of(self, word: str, call: object) -> Prepared:
         checked = check_call(word, call)
-        if isinstance(checked.payload, Unresolved):
-            check_sources(checked.payload.refs, self)
+        check_given(checked.template.kind, checked.payload, self)
         return checked

@@ -13,13 +13,12 @@ from foliot.errors import FoliotError, InvalidValue, NotRunning
 from foliot.ids import JobId, partition_of, slot_of
 from foliot.model.job import ClaimedJob, JobState, Parent
 from foliot.model.workflow import AddedStep, NewStep, Rule, number_in
-from foliot.registry import Unresolved
 from foliot.store.port import Store
 from foliot.worker.transaction import Desk, Submittable
 from foliot.workflow_check import check_parents, check_step_choices, check_step_name
 from foliot.workflow_commands import add_steps, unknown_step
 from foliot.workflow_map import as_step
-from foliot.workflow_refs import HasResult, check_sources, find_refs, has_refs, index_of
+from foliot.workflow_refs import HasResult, check_given, find_refs, has_refs, index_of
 
 Named = Any  # a step: its name, or whatever has one
 
@@ -100,8 +99,7 @@ class CurrentFlow:
         check_step_choices(call.choices)
         wanted = check_rule(rule)
         above, below = self._names("after", after), self._names("before", before)
-        if isinstance(call.payload, Unresolved):
-            check_sources(call.payload.refs, self.id)
+        check_given(call.template.kind, call.payload, self.id)
         if name is not None:
             check_step_name(name)
         refs = find_refs(msgspec.json.decode(call.payload)) if has_refs(call.payload) else []
