@@ -195,7 +195,7 @@ class UnknownKind(FoliotError):
 
 
 class MissingInput(FoliotError):
-    """The payload of a step refers to something that no parent of it resulted in. Trying again is no use."""
+    """The payload of a step needs something that no parent of it resulted in. Trying again is no use."""
 
     def __init__(self, step: str, path: Iterable[str | int], problem: str) -> None:
         self.step = step

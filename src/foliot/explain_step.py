@@ -97,9 +97,16 @@ def why_cancelled(workflow: Workflow, step: Step) -> str | None:
     """In few words: what is asked for, nobody may have asked for."""
     if step.reason == "expired" and step.signal is not None:
         return f"the signal {step.signal} did not come in time"
-    if step.reason == "requested" and workflow.reason == _DEADLINE:
-        return _DEADLINE
-    return step.reason
+    return reason_of(workflow, step)
+
+
+def reason_of(workflow: Workflow, step: Step) -> str | None:
+    """Its own; of one that the deadline of its workflow has ended, that."""
+    if step.reason != "requested" or workflow.reason != _DEADLINE:
+        return step.reason
+    ended, deadline = step.finished_at, workflow.deadline_at
+    before = ended is not None and deadline is not None and ended < deadline
+    return step.reason if before else _DEADLINE
 
 
 def ruled_out_by(facts: StepFacts) -> str:

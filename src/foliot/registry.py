@@ -36,7 +36,7 @@ from foliot.model.queue import QueueOptions
 from foliot.model.retry import Exponential, Fixed, RetryPolicy
 from foliot.model.workflow import BUILTIN_KINDS
 from foliot.payload import check_json
-from foliot.workflow_refs import HasResult, Ref, has_refs, held_refs
+from foliot.workflow_refs import HasResult, Ref, Unresolved, has_refs, held_refs
 
 log = logging.getLogger("foliot.registry")
 
@@ -53,12 +53,6 @@ _encode = msgspec.json.Encoder(enc_hook=_to_json).encode
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 _METHODS = "; what a job's parents returned is in current_job().parents, or drawn as a workflow, step.result"
 _PLAIN = (str, int, float, bool, bytes, type(None), tuple, frozenset)
-
-
-class Unresolved(bytes):
-    """A payload with results of steps that are still to run: for the workflow of these alone."""
-
-    refs: tuple[Ref, ...] = ()
 
 
 class Hooks:
@@ -263,10 +257,9 @@ def bind(definition: JobDefinition, args: tuple[Any, ...], kwargs: dict[str, Any
         arguments = definition.arguments(*args, **kwargs)
         payload = _encode(arguments)
         check_json(arguments, payload)
-        if has_refs(payload) and (refs := tuple(held_refs(arguments))):
-            _check_others(arguments)
+        if has_refs(payload) and any(held_refs(arguments)):
             unresolved = Unresolved(payload)
-            unresolved.refs = refs
+            unresolved.refs = _check_others(arguments)
             return unresolved
         definition.decode(payload)
     except (TypeError, ValueError, RecursionError) as error:
@@ -278,30 +271,39 @@ def bind(definition: JobDefinition, args: tuple[Any, ...], kwargs: dict[str, Any
     return payload
 
 
-def _check_others(arguments: msgspec.Struct) -> None:
-    """The arguments that are known already."""
+def _check_others(arguments: msgspec.Struct) -> dict[str, list[Ref]]:
+    """The arguments that are known already. Returns the references in the others."""
+    found = {}
     for field in msgspec.structs.fields(arguments):
         value = getattr(arguments, field.name)
-        if not any(held_refs(value)):
-            try:
-                msgspec.json.decode(_encode(value), type=field.type)
-            except ValueError as error:
-                raise ValueError(f"{error} - at `$.{field.name}`") from None
+        if refs := list(held_refs(value)):
+            found[field.encode_name] = refs
+            continue
+        try:
+            msgspec.json.decode(_encode(value), type=field.type)
+        except ValueError as error:
+            raise ValueError(f"{error} - at `$.{field.name}`") from None
+    return found
 
 
 def upgraded(definition: JobDefinition, payload: bytes, version: int) -> bytes:
     """A payload of an earlier version as the definition takes it now. Raises ValueError, or what an upgrade raises."""
     if version == definition.version:
         return payload
-    if version > definition.version:
-        raise ValueError(f"it has version {version}, newer than this one, {definition.version}")
+    check_version(definition, version)
     arguments = _decode_object(payload)
     for step in range(version, definition.version):
-        upgrade = definition.upgrades.get(step)
-        if upgrade is None:
-            raise ValueError(f"nothing upgrades it from version {step} to {step + 1}")
-        arguments = upgrade(arguments)
+        arguments = definition.upgrades[step](arguments)
     return _encode(arguments)
+
+
+def check_version(definition: JobDefinition, version: int) -> None:
+    """Of a payload, whatever it holds: whether this code can take it. Raises ValueError."""
+    if version > definition.version:
+        raise ValueError(f"it has version {version}, newer than this one, {definition.version}")
+    for step in range(version, definition.version):
+        if step not in definition.upgrades:
+            raise ValueError(f"nothing upgrades it from version {step} to {step + 1}")
 
 
 def caller(definition: JobDefinition) -> Callable[[msgspec.Struct], Any]:

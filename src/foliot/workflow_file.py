@@ -241,8 +241,8 @@ def _job(told: Mapping[str, Any], kinds: Kinds) -> dict[str, Any]:
     known = kinds.get(kind)
     if known is None:
         raise UnknownKind(kind, known=kinds, announced=True)
-    over, item = msgspec.to_builtins(told.get("over")), told.get("item")
-    if over is None and (item is not None or "over" in told):
+    over, item = _over(told), told.get("item")
+    if over is None and item is not None:
         raise InvalidValue("item", item, "needs over", example="over=[1, 2, 3]")
     if over is not None and item is None:
         item = first_free(known, payload)
@@ -253,6 +253,13 @@ def _job(told: Mapping[str, Any], kinds: Kinds) -> dict[str, Any]:
         check_elements(known, payload, over, item)
     template = template_of(kind, known.options, check_options(NO_CHOICES, _options(told)))
     return {"template": template, "payload": payload, "over": over, "item": item}
+
+
+def _over(told: Mapping[str, Any]) -> Any:
+    if "over" in told and told["over"] is None:  # as only JSON can say it
+        problem = "is neither a list nor a result"
+        raise InvalidValue("over", None, problem, example="over=[1, 2, 3]")
+    return msgspec.to_builtins(told.get("over"))
 
 
 def _sleep(told: Mapping[str, Any]) -> NewJob:

@@ -13,7 +13,6 @@ from foliot.errors import InvalidValue
 Graph = Mapping[str, Sequence[str]]  # each step with its parents, all of which are steps
 
 _MOST_LOOKS: Final = 1_000_000  # at edges, for a shorter cycle than the one that is known
-_MOST_SHOWN: Final = 40
 
 
 def in_order(graph: Graph) -> list[str]:
@@ -39,9 +38,7 @@ def in_order(graph: Graph) -> list[str]:
             for name, parents in graph.items()
             if name not in done
         }
-        cycle = shortest_cycle(rest)
-        hint = f"leave one of these arrows out, for example {cycle[-1]} → {cycle[0]}"
-        raise InvalidValue("steps", problem=f"have a cycle: {show_cycle(cycle)}", hint=hint)
+        raise _has_cycle(shortest_cycle(rest))
     return ordered
 
 
@@ -57,13 +54,15 @@ def ancestors(graph: Graph, name: str) -> set[str]:
     return found
 
 
-def show_cycle(cycle: Sequence[str]) -> str:
-    """a → b → a; the middle of a very long one is left out."""
-    shown = list(cycle)
-    if len(shown) > _MOST_SHOWN:
-        half = _MOST_SHOWN // 2
-        shown = [*shown[:half], f"… {len(shown) - 2 * half} more …", *shown[-half:]]
-    return " → ".join([*shown, cycle[0]])
+def _has_cycle(cycle: list[str]) -> InvalidValue:
+    """All of it, as a → b → a; its value is the list of the names."""
+    error = InvalidValue(
+        "steps",
+        problem=f"have a cycle: {' → '.join([*cycle, cycle[0]])}",
+        hint=f"leave one of these arrows out, for example {cycle[-1]} → {cycle[0]}",
+    )
+    error.value = cycle
+    return error
 
 
 def shortest_cycle(graph: Graph) -> list[str]:

@@ -95,6 +95,7 @@ def make_elements(
             payload=_encode(payload),
             step=step,
             workflow=workflow,
+            of_result=True,
         )
         steps.append(
             NewStep(
@@ -118,6 +119,7 @@ def as_step(
     workflow: JobId,
     parents: bool = True,
     refs: bool = False,
+    of_result: bool = False,
     hold: str | None = None,
 ) -> NewJob:
     """The job of a step."""
@@ -132,6 +134,7 @@ def as_step(
         step=step,
         parents=parents,
         refs=refs,
+        of_result=of_result,
     )
     return NewJob(
         id,

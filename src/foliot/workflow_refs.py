@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
@@ -23,6 +24,7 @@ MARK: Final = "$result"
 _AT: Final = "at"
 _EXAMPLE: Final = '{"$result": "extract", "at": "rows.0.id"}'
 _MARK_BYTES: Final = b'"$result"'
+_ESCAPE: Final = b"\\u"  # by which JSON that was given as it is may write any letter
 _MOST_NAMED: Final = 5  # names in an object
 _LONGEST_NAMED: Final = 40
 _INDEX: Final = re.compile(r"-?\d{1,9}", re.ASCII)
@@ -125,8 +127,49 @@ def held_refs(value: Any) -> Iterator[Ref]:
                 yield from held_refs(one)
         case msgspec.Struct():
             yield from held_refs(msgspec.structs.astuple(value))
+        case _ if hasattr(type(value), "__attrs_attrs__"):
+            yield from held_refs([getattr(value, one.name) for one in type(value).__attrs_attrs__])
         case _ if dataclasses.is_dataclass(value):
             yield from held_refs([getattr(value, one.name) for one in dataclasses.fields(value)])
+
+
+class Unresolved(bytes):
+    """A payload with results of steps that are still to run: for the workflow of these alone."""
+
+    refs: Mapping[str, Sequence[Ref]] = {}  # by the argument that they stand in
+
+
+def check_given(kind: str, payload: bytes, flow: object) -> None:
+    """What code gives a step of this flow, or of this id. There a reference is an object, so that data which looks like
+    one is not: it may be somebody else's, and would be given the result of whichever step it names."""
+    known = payload.refs if isinstance(payload, Unresolved) else {}
+    for refs in known.values():
+        check_sources(refs, flow)
+    if not has_refs(payload) and _ESCAPE not in payload:
+        return
+    for name, value in msgspec.json.decode(payload).items():
+        own = Counter(msgspec.json.encode(ref) for ref in known.get(name, ()))
+        for other in Counter(msgspec.json.encode(one) for one in _marked(value)) - own:
+            problem = f"has the key {MARK}, and in code a result is an object and no data"
+            hint = "data that is no reference stands there as text, or under another key"
+            raise InvalidValue(
+                f"argument {name} of {kind}()",
+                msgspec.json.decode(other),
+                problem,
+                example=f"{name}=step.result",
+                hint=hint,
+            )
+
+
+def _marked(value: Any) -> Iterator[dict[str, Any]]:
+    match value:
+        case dict():
+            if MARK in value:
+                yield value
+            yield from _marked(list(value.values()))
+        case list():
+            for one in value:
+                yield from _marked(one)
 
 
 def check_sources(refs: Sequence[Ref], flow: object) -> None:

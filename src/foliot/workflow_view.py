@@ -9,9 +9,10 @@ from typing import Any, Final
 import msgspec
 
 from foliot.drawing import counted
+from foliot.explain_step import reason_of
 from foliot.ids import JobId
 from foliot.model.job import JobState
-from foliot.model.workflow import MAP_KIND, Rule, Step
+from foliot.model.workflow import MAP_KIND, Rule, Step, Workflow
 
 _NULL: Final = b"null"
 
@@ -58,13 +59,16 @@ class Elements:
         return b"[" + b",".join(one.result or _NULL for one in elements) + b"]"
 
 
-def views_of(steps: Sequence[Step]) -> list[StepView]:
+def views_of(workflow: Workflow, steps: Sequence[Step]) -> list[StepView]:
     names = {step.job: step.name for step in steps}
     elements = Elements(steps)
-    return [_view(step, names, elements) for step in steps]
+    reasons = (reason_of(workflow, step) for step in steps)
+    return [
+        _view(step, names, elements, reason) for step, reason in zip(steps, reasons, strict=True)
+    ]
 
 
-def _view(step: Step, names: dict[JobId, str], elements: Elements) -> StepView:
+def _view(step: Step, names: dict[JobId, str], elements: Elements, reason: str | None) -> StepView:
     result = elements.result(step)
     return StepView(
         id=step.job,
@@ -74,7 +78,7 @@ def _view(step: Step, names: dict[JobId, str], elements: Elements) -> StepView:
         rule=step.rule,
         parents=tuple(names[id] for id in step.parents if id in names),
         result=None if result is None else msgspec.json.decode(result),
-        reason=step.reason,
+        reason=reason,
         signal=step.signal,
         elements=elements.counts(step),
         element_of=None if step.mapped is None else names.get(step.mapped),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from collections.abc import Iterator
@@ -440,6 +441,8 @@ def test_nobody_asked_for_the_end_of_steps_whose_deadline_has_passed(
     out = shell("workflows", "show", lab.ended(flow.id)).out
     assert "late   failed (deadline) · 2 steps · 2 cancelled" in out
     assert "⊘ approval cancelled: deadline" in out and "requested" not in out
+    told = json.loads(shell("workflows", "show", flow.id, "--json").out)
+    assert {step["reason"] for step in told["steps"]} == {"deadline"}
     with pytest.raises(JobCancelled, match="was cancelled: deadline"):
         flow["double"].result()
 

@@ -669,6 +669,26 @@ def test_a_deadline_ends_the_whole(app: Foliot, add: Any, start_worker: Start) -
         flow.add(add.prepare(1), after=[flow.wait_for("never")])
     with pytest.raises(WorkflowFailed, match="is failed: deadline"):
         flow.result(timeout=30)
+    assert {step.name: step.reason for step in flow.steps()} == {
+        "never": "deadline",
+        "add": "deadline",
+    }
+
+
+def test_a_step_that_was_cancelled_before_the_deadline_was_not_ended_by_it(
+    app: Foliot, add: Any, start_worker: Start
+) -> None:
+    start_worker()
+    with app.workflow("late", deadline=0.8, policy="continue") as flow:
+        flow.wait_for("first")
+        flow.wait_for("second")
+    flow["first"].cancel()
+    with pytest.raises(WorkflowFailed, match="is failed: deadline"):
+        flow.result(timeout=30)
+    assert {step.name: step.reason for step in flow.steps()} == {
+        "first": "requested",
+        "second": "deadline",
+    }
 
 
 def test_jobs_are_chained_without_a_workflow(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from foliot import Foliot, InvalidValue, current_job
+from foliot import Foliot, InvalidValue, WorkflowFailed, current_job
 from support.fleet import eventually
 
 Start = Callable[[], None]
@@ -151,3 +151,78 @@ def test_a_step_adds_others_when_its_chain_has_become_part_of_another(
     assert [one.split()[0] for one in last.result(timeout=20)] == [job.id for job in seconds]
     for name, second in zip("ab", seconds, strict=True):
         assert [one.split()[0] for one in second.result()[1:]] == [f"{name}-1", f"{name}-3"]
+
+
+@pytest.fixture
+def double(app: Foliot) -> Any:
+    @app.job
+    def double(number: int) -> int:
+        return 2 * number
+
+    return double
+
+
+def test_an_element_of_a_result_that_does_not_fit_fails_its_step_as_a_result_does(
+    app: Foliot, double: Any, start_worker: Start
+) -> None:
+    @app.job
+    def nested() -> dict[str, Any]:
+        return {"rows": [{"id": 7}, 4]}
+
+    start_worker()
+    with app.workflow("fan", policy="continue") as flow:
+        rows = flow.add(nested.prepare()).result["rows"]
+        flow.map(double, over=rows, name="each")
+    with pytest.raises(WorkflowFailed) as failed:
+        flow.result(timeout=20)
+    said = "each[0]: the arguments of this element do not fit double: Expected `int`, got `object` - at `$.number`"
+    assert said in str(failed.value)
+    [attempt] = flow["each[0]"].attempts()
+    assert attempt.error == f"MissingInput: input {said}"
+    assert flow["each[1]"].result() == 8
+
+
+def test_an_element_of_a_signal_that_does_not_fit_fails_its_step(
+    app: Foliot, double: Any, start_worker: Start
+) -> None:
+    start_worker()
+    with app.workflow("fan") as flow:
+        flow.map(double, over=flow.wait_for("go").result)
+    flow.signal("go", ["x"])
+    with pytest.raises(WorkflowFailed, match=r"input double\[0\]: .* Expected `int`, got `str`"):
+        flow.result(timeout=20)
+
+
+def test_what_elements_are_given_beside_them_fails_them_too_and_is_named(
+    app: Foliot, numbers: Any, start_worker: Start
+) -> None:
+    @app.job
+    def scale(number: int, factor: int) -> int:
+        return number * factor
+
+    start_worker()
+    with app.workflow("fan") as flow:
+        found = flow.add(numbers.prepare())
+        flow.map(scale, over=found.result, factor=found.result)
+    with pytest.raises(WorkflowFailed, match=r"scale\[\d\]: .* got `array` - at `\$.factor`"):
+        flow.result(timeout=20)
+
+
+def test_data_of_a_result_is_never_taken_for_a_result(app: Foliot, start_worker: Start) -> None:
+    @app.job
+    def secret() -> str:
+        return "secret"
+
+    @app.job
+    def found() -> list[Any]:
+        return [{"$result": "secret"}, {"$result": 7}]
+
+    @app.job
+    def keep(row: Any) -> Any:
+        return row
+
+    start_worker()
+    with app.workflow("fan") as flow:
+        first = flow.add(secret.prepare())
+        flow.map(keep, over=flow.add(found.prepare(), after=[first]).result)
+    assert flow.result(timeout=20)["keep"] == [{"$result": "secret"}, {"$result": 7}]

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pytest
 
-from foliot import Foliot, FoliotError, InvalidValue, current_job
+from foliot import Fixed, Foliot, FoliotError, InvalidValue, current_job
 
 Start = Callable[[], None]
 
@@ -205,3 +206,147 @@ def test_a_workflow_without_steps_is_told_what_code_adds_to_it(app: Foliot) -> N
     assert caught.value.example is not None
     eval(caught.value.example, {"flow": flow, "extract": extract})
     assert flow.submit().get().total == 1
+
+
+def test_a_workflow_that_is_submitted_again_says_which_it_is_and_what_to_do(
+    app: Foliot, add: Any
+) -> None:
+    """Nobody wants to add a step to it."""
+    flow = app.workflow("sums")
+    flow.add(add.prepare(1))
+    flow.submit()
+    said = (
+        f"workflow sums was submitted already, as {flow.id};"
+        " draw another by app.workflow(…), or have all of this one run again: flow.rerun()"
+    )
+    with pytest.raises(FoliotError) as refused:
+        flow.submit()
+    assert str(refused.value) == said
+    with pytest.raises(FoliotError) as refused:
+        asyncio.run(flow.asubmit())
+    assert str(refused.value) == said
+    with pytest.raises(FoliotError, match=r"current_job\(\)\.flow\.add"):
+        flow.add(add.prepare(2))
+
+
+def test_a_running_step_adds_jobs_and_says_how_to_get_the_rest(
+    app: Foliot, add: Any, start_worker: Start
+) -> None:
+    @app.job(max_attempts=1)
+    def more() -> list[str]:
+        flow, said = current_job().flow, []
+        inner: Any = app.workflow("inner")
+        for wrong in [
+            lambda: flow.map(add, over=[1, 2]),
+            lambda: flow.wait_for("go", timeout=5),
+            lambda: flow.sleep(5),
+            lambda: flow.add(inner),
+        ]:
+            with pytest.raises(FoliotError) as refused:
+                wrong()  # type: ignore[no-untyped-call]
+            said.append(str(refused.value))
+        return said
+
+    start_worker()
+    with app.workflow("mine") as flow:
+        flow.add(more.prepare())
+    said = [one.partition("; ") for one in flow.result(timeout=20)["more"]]
+    assert [problem for problem, *_ in said] == [
+        "flow.map() is for drawing: a running step adds jobs only",
+        "flow.wait_for() is for drawing: a running step adds jobs only",
+        "flow.sleep() is for drawing: a running step adds jobs only",
+        "flow.add(): <workflow inner, 0 steps> is a workflow, and a running step adds jobs only",
+    ]
+    assert [hint for *_, hint in said] == [
+        "for one in rows: current_job().flow.add(load.prepare(one)), or draw a map over what this step returns",
+        "draw the wait for the signal before, or submit a workflow of its own: app.workflow(…)",
+        "current_job().flow.add(load.options(delay=60).prepare(…))",
+        "draw it as a step before; its own submit() runs it beside this workflow",
+    ]
+
+
+def test_data_that_looks_like_a_reference_is_none_in_code(
+    app: Foliot, add: Any, total: Any
+) -> None:
+    """It may be somebody else's, and would be given the result of any step that it names."""
+
+    @app.job
+    def keep(row: Any, more: Any = None) -> Any:
+        return row
+
+    flow = app.workflow("day")
+    one = flow.add(add.prepare(1), name="one")
+    data = {"rows": [{"$result": "one"}]}
+    for wrong, argument in [
+        (lambda: flow.add(keep.prepare(data)), "row"),
+        (lambda: flow.add(keep.prepare(one.result, data)), "more"),
+        (lambda: flow.add(keep.prepare([one.result, {"$result": "one"}])), "row"),
+        (lambda: flow.add(keep.prepare({"$result": 7})), "row"),
+        (lambda: flow.add(keep.prepare(1, msgspec.Raw(b'{"\\u0024result":"one"}'))), "more"),
+        (lambda: flow.map(keep, over=[1, {"$result": "one"}]), "row"),
+        (lambda: flow.map(keep, over=[1], more=data), "more"),
+        (lambda: flow.map(keep, over=one.result, more=data), "more"),
+    ]:
+        with pytest.raises(InvalidValue) as refused:
+            wrong()  # type: ignore[no-untyped-call]
+        assert refused.value.field == f"argument {argument} of keep()"
+        assert "$result" in str(refused.value) and "step.result" in str(refused.value)
+    flow.add(keep.prepare([one.result, {"a": one.result["x"]}], one.result))
+    flow.map(keep, over=[one.result, 1], more={"a": one.result})
+    keep.submit(data)
+
+
+def test_a_running_step_adds_none_with_data_that_looks_like_a_reference(
+    app: Foliot, add: Any, start_worker: Start
+) -> None:
+    @app.job
+    def keep(row: Any) -> Any:
+        return row
+
+    @app.job(max_attempts=1)
+    def more() -> str:
+        with pytest.raises(InvalidValue) as refused:
+            current_job().flow.add(keep.prepare({"$result": "one"}))
+        return str(refused.value)
+
+    start_worker()
+    with app.workflow("mine") as flow:
+        flow.add(more.prepare(), after=[flow.add(add.prepare(1), name="one")])
+    assert flow.result(timeout=20)["more"].startswith(
+        "argument row of keep(): {'$result': 'one'} has the key $result,"
+    )
+
+
+def test_a_workflow_that_a_running_step_submits_by_its_own_id_runs_once(
+    app: Foliot, add: Any, start_worker: Start
+) -> None:
+    @app.job(max_attempts=2)
+    def more() -> str:
+        own = app.workflow("own", key=current_job().id)
+        own.map(add, over=[1, 2])
+        own.submit()
+        if current_job().attempt == 1:
+            raise ConnectionError
+        return own.id
+
+    start_worker()
+    with app.workflow("mine") as flow:
+        flow.add(more.options(retry=Fixed(0)).prepare())
+    id = flow.result(timeout=20)["more"]
+    assert [own.id for own in app.workflows(name="own")] == [id]
+    assert app.get_workflow(id).result(timeout=20) == {"add": [2, 3]}
+
+
+def test_a_result_within_an_object_of_attrs_is_one(app: Foliot, add: Any) -> None:
+    attr = pytest.importorskip("attr")
+    page = attr.make_class("Page", ["rows"])
+
+    @app.job
+    def read(page: Any) -> int:
+        return int(page["rows"])
+
+    last, flow = app.workflow("day"), app.workflow("day")
+    flow.add(read.prepare(page(flow.add(add.prepare(1)).result)))
+    assert flow.draft().steps[-1].payload == {"page": {"rows": {"$result": "add"}}}
+    with pytest.raises(InvalidValue, match="is a step of another workflow"):
+        last.add(read.prepare(page(flow.add(add.prepare(1)).result)))

@@ -82,7 +82,7 @@ NAMES = ["", " ", "a b", "a/b", "..", "é", "🎉", "\x1b[2J", "x" * 300]
 IN_FILES = [
     pytest.param([], "steps are missing: a workflow has at least one", marks=row("G01")),
     pytest.param([step("a", "a")], "steps have a cycle: a → a", marks=row("G03")),
-    pytest.param(ring(1000), "steps have a cycle: s0 → s1 → s2 → ", marks=row("G05")),
+    pytest.param(ring(1000), " → ".join(f"s{n}" for n in [*range(1000), 0]), marks=row("G05")),
     pytest.param(
         [step("a", "b"), step("b", "a")], "steps have a cycle: a → b → a", marks=row("G06")
     ),
@@ -156,7 +156,7 @@ def test_a_file_is_refused_with_the_step_and_what_is_wrong_with_it(
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.startswith("error: ")
     assert said in answer.err
-    assert len(answer.err) < 500
+    assert len(answer.err.partition(" → ")[0]) < 500  # but for a cycle, which is shown in full
     assert "\x1b" not in answer.err
     shop.check_empty()
 
@@ -365,7 +365,7 @@ def test_code_is_refused_with_the_field_and_nothing_is_stored(
     with pytest.raises(InvalidValue) as refused, shop.app.workflow("etl") as flow:
         draw(flow, shop.load)
     assert refused.value.field == field
-    assert len(str(refused.value)) < 500
+    assert len(str(refused.value).partition(" → ")[0]) < 500
     shop.check_empty()
 
 

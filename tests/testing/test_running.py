@@ -203,6 +203,62 @@ class TestPayloads:
             "ValueError: nothing upgrades it from version 1 to 2",
         ]
 
+    def test_what_a_step_is_given_of_a_result_is_upgraded_and_fails_if_it_does_not_fit(
+        self, foliot: Harness, foliot_app: Foliot
+    ) -> None:
+        """An element of a map as well as a reference: no version makes the result another one."""
+
+        @foliot_app.job
+        def found() -> list[Any]:
+            return ["ada", 7]
+
+        def first(to: str) -> str:
+            raise AssertionError
+
+        def second(people: list[str]) -> str:
+            return f"to {people}"
+
+        older = define(foliot_app, 1, first)
+        with foliot_app.workflow("mail", policy="continue") as flow:
+            people = flow.add(found.prepare()).result
+            flow.map(older, over=people, name="each")
+            flow.add(older.prepare(people[0]), name="fits")
+            flow.add(older.prepare(people[1]), name="unfit")
+        define(foliot_app, 2, second).upgrade(1)(lambda payload: {"people": [payload["to"]]})
+        foliot.run_until_idle()
+        assert flow["each[0]"].result() == flow["fits"].result() == "to ['ada']"
+        for name in ("each[1]", "unfit"):
+            [attempt] = flow[name].attempts()
+            assert flow[name].job().state == "dead"
+            assert "Expected `str`, got `int` - at `$.people[0]`" in str(attempt.error)
+
+    def test_a_version_that_the_code_cannot_take_is_not_the_fault_of_a_result(
+        self, foliot: Harness, foliot_app: Foliot
+    ) -> None:
+        """A worker with newer code may be there already, or come."""
+
+        @foliot_app.job
+        def found() -> list[str]:
+            return ["ada"]
+
+        def newer(to: str) -> str:
+            return to
+
+        def older(to: str) -> str:
+            raise AssertionError
+
+        later = define(foliot_app, 9, newer)
+        with foliot_app.workflow("mail") as flow:
+            people = flow.add(found.prepare()).result
+            flow.map(later, over=people, name="each")
+            flow.add(later.prepare(people[0]), name="one")
+        define(foliot_app, 2, older)
+        foliot.run_until_idle()
+        for name in ("each[0]", "one"):
+            job = flow[name].job()
+            assert (job.state, job.reason, job.attempt) == ("held", "unfitting_payload", 0)
+            assert job.note == "ValueError: it has version 9, newer than this one, 2"
+
     def test_an_error_inside_the_function_is_a_failure_like_any_other(
         self, foliot: Harness, foliot_app: Foliot
     ) -> None:

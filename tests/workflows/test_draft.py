@@ -208,11 +208,13 @@ def test_a_name_stays_the_text_that_it_is(name: str) -> None:
 def test_a_cycle_of_a_thousand_steps_is_found_at_once(row: str) -> None:
     steps = [step(f"s{number}", f"s{(number - 1) % 1000}") for number in range(1000)]
     began = time.perf_counter()
-    with pytest.raises(
-        InvalidValue, match=r"cycle: s0 → s1 → .* 960 more .* → s999 → s0; leave one"
-    ):
+    with pytest.raises(InvalidValue, match="steps have a cycle: ") as refused:
         made(*steps)
     assert time.perf_counter() - began < 1
+    names = [f"s{number}" for number in range(1000)]
+    assert refused.value.problem == f"have a cycle: {' → '.join([*names, 's0'])}"
+    assert refused.value.hint == "leave one of these arrows out, for example s999 → s0"
+    assert refused.value.value == names
 
 
 @pytest.mark.parametrize("row", ["G05-shortest"])

@@ -405,7 +405,11 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
         ],
         "step m: payload.rows: {'$resutl': 'extract'} is not of type array; did you mean $result?",
     ),
-    "over-null": ([extract(over=None, item="x")], "step extract: item: 'x' needs over"),
+    "over-null": (
+        [extract(over=None)],
+        'step extract: over: None is neither a list nor a result, for example "over": [1, 2, 3]',
+    ),
+    "over-null-with-item": ([extract(over=None, item="x")], "step extract: over: None is neither"),
     "sleep": ([{"name": "a", "sleep": "soon"}], "step a: sleep: 'soon' is not a duration"),
     "sleep-null": ([{"name": "a", "sleep": None}], "step a: sleep is missing"),
     "sleep-delay": (

@@ -14,7 +14,7 @@ from foliot.cli.output import print_table, printable
 from foliot.cli.shape import say_entry, show_time
 from foliot.drawing import boxes_of, draw_terminal, to_ascii, took, why_failed
 from foliot.drawing.boxes import FEW
-from foliot.explain_step import facts_among, ruled_out_by
+from foliot.explain_step import facts_among, reason_of, ruled_out_by
 from foliot.ids import inner_id
 from foliot.model.job import JobState
 from foliot.model.workflow import (
@@ -47,9 +47,9 @@ def workflow_to_json(workflow: Workflow) -> dict[str, Any]:
     return shape
 
 
-def steps_to_json(steps: Sequence[Step]) -> list[dict[str, Any]]:
+def steps_to_json(workflow: Workflow, steps: Sequence[Step]) -> list[dict[str, Any]]:
     elements = Elements(steps)
-    return [_step_to_json(step, elements) for step in steps]
+    return [_step_to_json(step, elements) | {"reason": reason_of(workflow, step)} for step in steps]
 
 
 def _step_to_json(step: Step, elements: Elements) -> dict[str, Any]:

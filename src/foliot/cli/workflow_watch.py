@@ -169,7 +169,7 @@ class Watch:
         print(printable(line), file=self._file, flush=True)
 
     def _show_object(self, workflow: Workflow, steps: Sequence[Step]) -> None:
-        shape = {**workflow_to_json(workflow), "steps": steps_to_json(steps)}
+        shape = {**workflow_to_json(workflow), "steps": steps_to_json(workflow, steps)}
         line = msgspec.json.encode(shape)
         if line != self._last:
             self._last = line

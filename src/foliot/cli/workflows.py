@@ -128,7 +128,8 @@ def _print_one(
     from foliot.clock import SystemClock
 
     if options.json:
-        told = [{**shape, "error": errors.get(shape["job"])} for shape in steps_to_json(steps)]
+        shapes = steps_to_json(workflow, steps)
+        told = [{**shape, "error": errors.get(shape["job"])} for shape in shapes]
         print_json({**workflow_to_json(workflow), "steps": told, "audit": audit})
         return
     screen = Screen()

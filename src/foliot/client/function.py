@@ -15,7 +15,8 @@ from foliot.errors import InvalidValue
 from foliot.model.definition import JobDefinition, Upgrade
 from foliot.model.job import NewJob
 from foliot.options import NO_CHOICES, Choices, Options, check_options, template_of
-from foliot.registry import Unresolved, bind
+from foliot.registry import bind
+from foliot.workflow_refs import Unresolved
 
 P = ParamSpec("P")
 C = TypeVar("C")  # what a call returns: of an async function, a coroutine

@@ -23,7 +23,6 @@ from foliot.ids import JobId
 from foliot.model.job import NewJob
 from foliot.model.workflow import NewWorkflow, Rule, Workflow
 from foliot.model.workflow import Step as StepState
-from foliot.registry import Unresolved
 from foliot.shown import named
 from foliot.workflow_check import check, check_step_name, check_whole
 from foliot.workflow_draft import build, check_inner, job_for
@@ -36,12 +35,13 @@ from foliot.workflow_form import (
     sleep_step,
     workflow_template,
 )
-from foliot.workflow_refs import HasResult, Ref, check_sources
+from foliot.workflow_refs import HasResult, Ref, check_given, check_sources
 
 log = logging.getLogger("foliot.client")
 _decode: Final = msgspec.json.decode
 _ODD: Final = re.compile(r"[^A-Za-z0-9_.-]")
 _ADD_LATER: Final = "a step that runs may add others: current_job().flow.add(…)"
+_ONCE: Final = "draw another by app.workflow(…), or have all of this one run again: flow.rerun()"
 _BY_ITSELF: Final = "the end of the with block submits it: leave out submit()"
 _ANYTHING: Final = "anything"  # the name of a step that nobody asks for
 
@@ -265,7 +265,7 @@ class Flow(WorkflowHandle):
         return f"<workflow {self.name}, {len(self._steps_drawn)} steps>"
 
     def _build(self) -> NewWorkflow:
-        self._check_open()
+        self._check_open(_ONCE)
         portal, draft = self._owner.portal, self.draft()
         made = build(draft, portal.ids, limits=portal.settings.limits)
         for odd in check(draft):
@@ -348,6 +348,5 @@ class Flow(WorkflowHandle):
 
     def _call_of(self, word: str, call: object) -> Prepared:
         checked = check_call(word, call)
-        if isinstance(checked.payload, Unresolved):
-            check_sources(checked.payload.refs, self)
+        check_given(checked.template.kind, checked.payload, self)
         return checked

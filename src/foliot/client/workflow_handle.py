@@ -70,10 +70,10 @@ class WorkflowHandle:
 
     def steps(self) -> list[StepView]:
         """Its steps as they are now, in the order of submission."""
-        return views_of(self._call(self._steps()))
+        return self._call(self._views())
 
     async def asteps(self) -> list[StepView]:
-        return views_of(await self._acall(self._steps()))
+        return await self._acall(self._views())
 
     def step(self, name: str) -> Handle[Any]:
         """The handle of a step's job, by the step's name; also `flow["load"]`."""
@@ -202,6 +202,10 @@ class WorkflowHandle:
         await workflow_commands.signal_workflow(
             store, self.id, name, payload, early=early, by=author, largest=largest
         )
+
+    async def _views(self) -> list[StepView]:
+        steps = await self._steps()
+        return views_of(await self._get(), steps)
 
     async def _drawn(self) -> tuple[Workflow, list[Step]]:
         """Read first, the workflow is never ahead of its steps."""

@@ -69,6 +69,7 @@ class Extras(msgspec.Struct, frozen=True, omit_defaults=True):
     step: str | None = None  # its name in its workflow
     parents: bool = False  # it has some, whose results it sees
     refs: bool = False  # its payload names results of its parents
+    of_result: bool = False  # its payload was made of results: an element of a map that has run
     limit_key: str | None = None  # jobs that share one share a limit
     breaker: str | None = None  # what it stops at when that is open
     began: int | None = (

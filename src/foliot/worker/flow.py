@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -13,13 +13,12 @@ from foliot.errors import FoliotError, InvalidValue, NotRunning
 from foliot.ids import JobId, partition_of, slot_of
 from foliot.model.job import ClaimedJob, JobState, Parent
 from foliot.model.workflow import AddedStep, NewStep, Rule, number_in
-from foliot.registry import Unresolved
 from foliot.store.port import Store
 from foliot.worker.transaction import Desk, Submittable
 from foliot.workflow_check import check_parents, check_step_choices, check_step_name
 from foliot.workflow_commands import add_steps, unknown_step
 from foliot.workflow_map import as_step
-from foliot.workflow_refs import HasResult, check_sources, find_refs, has_refs, index_of
+from foliot.workflow_refs import HasResult, check_given, find_refs, has_refs, index_of
 
 Named = Any  # a step: its name, or whatever has one
 
@@ -66,6 +65,18 @@ class CurrentFlow:
     ) -> AddedStep:
         return await self._reach().ask(self._adding(call, after, before, name, rule))
 
+    def map(self, *_: object, **__: object) -> NoReturn:
+        """Not here, as the two below: what a running step adds are jobs."""
+        add = "for one in rows: current_job().flow.add(load.prepare(one))"
+        raise _only_drawn("map", f"{add}, or draw a map over what this step returns")
+
+    def wait_for(self, *_: object, **__: object) -> NoReturn:
+        own = "submit a workflow of its own: app.workflow(…)"
+        raise _only_drawn("wait_for", f"draw the wait for the signal before, or {own}")
+
+    def sleep(self, *_: object, **__: object) -> NoReturn:
+        raise _only_drawn("sleep", "current_job().flow.add(load.options(delay=60).prepare(…))")
+
     def _reach(self) -> Desk:
         if self._desk is None:
             raise FoliotError(
@@ -84,14 +95,11 @@ class CurrentFlow:
     ) -> Callable[[Store], Awaitable[AddedStep]]:
         """Checked now, done when the store is there."""
         if not hasattr(call, "template") or not hasattr(call, "payload"):
-            raise InvalidValue(
-                "flow.add()", call, "is not a prepared call", example="flow.add(load.prepare(1))"
-            )
+            raise _no_call(call)
         check_step_choices(call.choices)
         wanted = check_rule(rule)
         above, below = self._names("after", after), self._names("before", before)
-        if isinstance(call.payload, Unresolved):
-            check_sources(call.payload.refs, self.id)
+        check_given(call.template.kind, call.payload, self.id)
         if name is not None:
             check_step_name(name)
         refs = find_refs(msgspec.json.decode(call.payload)) if has_refs(call.payload) else []
@@ -168,6 +176,20 @@ class CurrentFlow:
         home = (await store.workflows.linked(partition, [self._job.id])).get(self._job.id, self.id)
         moved, self.id = home != self.id, home
         return moved
+
+
+def _only_drawn(word: str, instead: str) -> FoliotError:
+    problem = f"flow.{word}() is for drawing: a running step adds jobs only"
+    return FoliotError(problem, hint=instead)
+
+
+def _no_call(given: object) -> InvalidValue:
+    if hasattr(given, "draft"):
+        problem = "is a workflow, and a running step adds jobs only"
+        hint = "draw it as a step before; its own submit() runs it beside this workflow"
+        return InvalidValue("flow.add()", given, problem, hint=hint)
+    problem, example = "is not a prepared call", "flow.add(load.prepare(1))"
+    return InvalidValue("flow.add()", given, problem, example=example)
 
 
 async def _find(store: Store, flow: JobId, named: dict[str, list[str]]) -> dict[str, list[JobId]]:

@@ -19,7 +19,7 @@ from foliot.builtin import BUILTINS, Builtin
 from foliot.errors import MissingInput, SoftTimeout
 from foliot.model.definition import JobDefinition
 from foliot.model.job import ClaimedJob
-from foliot.registry import Registry, caller, upgraded
+from foliot.registry import Registry, caller, check_version, upgraded
 from foliot.worker.context import CurrentJob
 from foliot.workflow_refs import Path, find_refs, resolve
 
@@ -90,10 +90,11 @@ def fitter(definition: JobDefinition) -> Callable[[ClaimedJob], Any]:
         try:
             if version == 1 and job.more is None:
                 return decode(job.payload)
-            facts = job.facts
-            if facts.extras.refs:
-                return _fit_results(definition, job)
-            return decode(upgraded(definition, job.payload, facts.extras.version))
+            extras = job.facts.extras
+            if not (extras.refs or extras.of_result):
+                return decode(upgraded(definition, job.payload, extras.version))
+            check_version(definition, extras.version)  # no result is to blame for that
+            return (_fit_results if extras.refs else _fit_element)(definition, job)
         except MissingInput:
             raise
         except Exception as error:
@@ -117,6 +118,16 @@ def _fit_results(definition: JobDefinition, job: ClaimedJob) -> Any:
         names = ", ".join(dict.fromkeys(step for step, _ in refs))
         problem = f"the results of {names} do not fit {job.kind}: {error}"
         raise MissingInput(job.facts.extras.step or job.kind, (), problem) from error
+
+
+def _fit_element(definition: JobDefinition, job: ClaimedJob) -> Any:
+    """Of a map over a result: what does not fit has failed, as where a result is referred to."""
+    extras = job.facts.extras
+    try:
+        return definition.decode(upgraded(definition, job.payload, extras.version))
+    except Exception as error:
+        problem = f"the arguments of this element do not fit {job.kind}: {error}"
+        raise MissingInput(extras.step or job.kind, (), problem) from error
 
 
 def _refs_at(payload: bytes, error: str) -> list[tuple[str, Path]]:

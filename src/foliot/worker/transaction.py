@@ -25,12 +25,12 @@ from foliot.errors import FoliotError, InvalidValue, SessionLost, StoreUnavailab
 from foliot.ids import Ids, JobId, SessionId, partition_of
 from foliot.model.job import ClaimedJob, JobState, NewJob, Outcome
 from foliot.options import Choices, fill
-from foliot.registry import Unresolved
 from foliot.store.guest import GuestStore, at_once
 from foliot.store.open import make_transactions, open_store
 from foliot.store.port import Cycle, Jobs, Store, Wake, together
 from foliot.store.transaction import Parameters, Transactions, Work
 from foliot.worker.success import success
+from foliot.workflow_refs import Unresolved
 
 log = logging.getLogger("foliot.worker")
 T = TypeVar("T")
