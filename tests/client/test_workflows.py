@@ -274,7 +274,10 @@ def test_mistakes_in_a_graph_are_told_before_anything_is_stored(app: Foliot, add
     with pytest.raises(InvalidValue, match="a → b → a"):
         flow.submit()
     for wrong, problem in [
-        (lambda: flow.add(add.prepare(1), name="a"), "is the name of another step of this workflow"),
+        (
+            lambda: flow.add(add.prepare(1), name="a"),
+            "is the name of another step of this workflow",
+        ),
         (lambda: flow.add(add.prepare(1), after=[step]), "of another workflow"),
         (lambda: flow.add(add.prepare(1), after="a"), "is not a list of steps"),
         (lambda: flow.add(add.prepare(1), rule="all_failed"), "is none of"),
