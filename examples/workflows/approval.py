@@ -1,4 +1,5 @@
 """A payment that somebody has to approve. Run it: `python approval.py`, which approves by itself after a moment.
+With FOLIOT_URL on PostgreSQL, `foliot db init` makes the tables first.
 
 In real life the signal comes from a web page, or from a person:
 

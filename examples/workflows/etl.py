@@ -1,6 +1,7 @@
 """A small ETL: one source, a step for each of its parts, one report. Run it: `python etl.py`.
 
-It brings its own worker. With FOLIOT_URL on PostgreSQL, start `foliot worker etl:app` beside it as often as you like.
+It brings its own worker. With FOLIOT_URL on PostgreSQL, `foliot db init` makes the tables first; then start
+`foliot worker etl:app` beside it as often as you like.
 """
 
 from __future__ import annotations

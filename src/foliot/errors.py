@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from foliot.shown import did_you_mean, redact, shown
+from foliot.shown import near_or_all, redact, shown
 
 LONGEST_WAIT = 3653 * 86_400.0  # ten years: whatever is put off longer is a mistake
 
@@ -189,8 +189,8 @@ class UnknownKind(FoliotError):
 
     def __init__(self, kind: str, *, known: Iterable[str] = (), announced: bool = False) -> None:
         self.kind = kind
-        names = list(known)
-        hint = _NOBODY if announced and not names else did_you_mean(kind, names)
+        names = [name for name in known if not name.startswith("foliot.")]
+        hint = _NOBODY if announced and not names else near_or_all(kind, names, announced=announced)
         super().__init__(f"no job of kind {shown(kind)} is registered", hint=hint)
 
 

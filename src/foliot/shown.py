@@ -40,6 +40,13 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     return f"did you mean {nearest[0]}?" if nearest else None
 
 
+def near_or_all(kind: str, known: Iterable[str], *, announced: bool) -> str | None:
+    """As above, of kinds of jobs; if none is near, with the first of all of them."""
+    names = sorted(known)
+    others = "; a worker that starts announces its own" if announced else ""
+    return did_you_mean(kind, names) or (f"there are {named(names)}{others}" if names else None)
+
+
 def named(names: Iterable[str]) -> str:
     """The first of them, and how many more there are."""
     all_ = list(names)

@@ -11,12 +11,7 @@ import msgspec
 from foliot.author import Author, this_user
 from foliot.checks import check_note, check_whole
 from foliot.config import LimitSettings
-from foliot.errors import (
-    InvalidValue,
-    NotRunning,
-    StoreUnavailable,
-    UnknownWorkflow,
-)
+from foliot.errors import InvalidValue, NotRunning, StoreUnavailable, UnknownWorkflow
 from foliot.ids import Ids, JobId, SessionId, is_job_id, partition_of, slot_of
 from foliot.model.job import JobState, NewJob
 from foliot.model.workflow import (
@@ -36,7 +31,7 @@ from foliot.shown import did_you_mean, named
 from foliot.store.port import Store, Wake
 from foliot.store.searching import Record
 from foliot.workflow_draft import build, check_step_name, draft_of
-from foliot.workflow_inside import each_inside, find_waiting_inside, say_home
+from foliot.workflow_inside import each_inside, find_waiting_inside, meant_as_jobs, say_home
 
 log = logging.getLogger("foliot.workflow")
 T = TypeVar("T")
@@ -288,7 +283,10 @@ async def follow(
     chain = NewWorkflow(id=ids.job(slot), name="chain", steps=(), policy="continue", chain=True)
     chain = msgspec.structs.replace(chain, namespace=job.namespace)
     [partition] = partitions
-    _, advance = await _send(lambda: store.workflows.follow(partition, step, chain, limits=limits))
+    async with meant_as_jobs(store, after):
+        _, advance = await _send(
+            lambda: store.workflows.follow(partition, step, chain, limits=limits)
+        )
     store.wake(news_of(partition, [step]))
     await carry_on(store, partition, advance)
     return child.id

@@ -53,7 +53,7 @@ from foliot.workflow_examples import examples_in
 from foliot.workflow_fit import check_elements, check_item, check_payload, first_free
 from foliot.workflow_form import Draft, StepDraft, in_step, placed, signal_step
 from foliot.workflow_graph import ancestors
-from foliot.workflow_text import Format, form_of, parse, read_text
+from foliot.workflow_text import Format, form_of, parse, read_file
 
 Kinds = Mapping[str, StoredDefinition]
 
@@ -98,11 +98,11 @@ async def read_draft(
     """Of a text, or of the file at a path. Kinds and payloads are checked against what apps have announced. Raises
     InvalidValue, or UnknownKind, with the step that is wrong."""
     if isinstance(source, Path):
-        format = format or ("toml" if source.suffix.lower() == ".toml" else "json")
-        source = read_text(source)
-    told = parse(source, format=format)
+        told, found = read_file(source)
+    else:
+        told, found = parse(source, format=format), format or form_of(source)
     kinds = {one.kind: one for one in await store.definitions.all()}
-    return draft_from(told, kinds, format=format or form_of(source), limits=limits)
+    return draft_from(told, kinds, format=found, limits=limits)
 
 
 def draft_from(
@@ -164,7 +164,7 @@ def _check_refs(draft: Draft, limits: LimitSettings) -> None:
                     raise InvalidValue(
                         "reference",
                         name,
-                        "is a step that need not have ended before this one begins",
+                        "need not have ended when this step begins: add it to its after",
                         example=f'after=["{name}"]',
                     )
 

@@ -1,12 +1,14 @@
-"""Workflows that run for steps of another."""
+"""Workflows that run for steps of another, and ids of workflows and of jobs where the others are meant."""
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Final
 
+from foliot.errors import FoliotError, InvalidValue
 from foliot.ids import JobId, inner_id
 from foliot.model.job import Job, JobState
 from foliot.model.workflow import HELD_FOR_WORKFLOW, WORKFLOW_KIND, Step, Workflow
@@ -47,6 +49,24 @@ async def find_waiting_inside(store: Store, id: JobId, name: str) -> Workflow | 
             return await store.workflows.get(inside)
         ahead += [inner_id(step.job) for step in steps if step.reason == HELD_FOR_WORKFLOW]
     return None
+
+
+@asynccontextmanager
+async def meant_as_jobs(store: Store, ids: Sequence[JobId]) -> AsyncIterator[None]:
+    """If one of these is refused in here as it is a workflow, that is what the error says."""
+    try:
+        yield
+    except InvalidValue as error:
+        if error.value in ids:
+            await check_no_workflow(store, JobId(str(error.value)))
+        raise
+
+
+async def check_no_workflow(store: Store, id: JobId) -> None:
+    """Of an id that no job has: for whoever has taken a workflow for one."""
+    if await store.workflows.get(id) is not None:
+        hint = f'its steps are jobs: flow["load"] in code, on the command line foliot workflows show {id}'
+        raise FoliotError(f"{id} is a workflow, and no job", hint=hint)
 
 
 def say_home(job: Job) -> str:

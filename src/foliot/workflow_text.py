@@ -21,6 +21,7 @@ _NUMBERS: Final = re.compile(
     r"|'''(?s:.*?)'''|'[^'\n]*'|\#.*"  # TOML alone
     r"|(?<![\w.])([+-]?\d[\d_]*)(?![\w.])"
 )
+_SUFFIXES: Final[dict[str, Format]] = {".toml": "toml", ".json": "json"}
 _LARGEST: Final = 64 << 20
 
 
@@ -43,6 +44,21 @@ def parse(text: str, *, format: Format | None = None) -> dict[str, Any]:
     if not isinstance(told, dict):
         raise InvalidValue("workflow", told, "is not an object", example=EXAMPLE)
     return told
+
+
+def read_file(path: Path) -> tuple[dict[str, Any], Format]:
+    """The tables of a file, and how they are written there: as the suffix says, or else as the text looks."""
+    text = read_text(path)
+    named = _SUFFIXES.get(path.suffix.lower())
+    format = named or form_of(text)
+    try:
+        return parse(text, format=format), format
+    except InvalidValue as error:
+        if named is not None:
+            raise
+        problem = f"cannot be read: {error.message}"
+        hint = "a .toml or a .json file is expected"
+        raise InvalidValue("file", str(path), problem, hint=hint) from None
 
 
 def form_of(text: str) -> Format:

@@ -21,6 +21,7 @@ from foliot.ids import JobId, partition_of
 from foliot.model.job import End, Extras, JobState, More
 from foliot.model.note import LogLine, NewLine
 from foliot.store.port import Store
+from foliot.testing.clock import ManualClock
 from support.stores import World
 
 pytestmark = [
@@ -28,6 +29,12 @@ pytestmark = [
     pytest.mark.parametrize("place", ["sqlite-1", "postgres-8"], indirect=True),
 ]
 Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """At what time it is: commands look at the real clock, for which noon may be still to come."""
+    return ManualClock(datetime.now(UTC))
 
 
 @pytest.fixture

@@ -274,7 +274,10 @@ def test_mistakes_in_a_graph_are_told_before_anything_is_stored(app: Foliot, add
     with pytest.raises(InvalidValue, match="a → b → a"):
         flow.submit()
     for wrong, problem in [
-        (lambda: flow.add(add.prepare(1), name="a"), "is the name of a step already"),
+        (
+            lambda: flow.add(add.prepare(1), name="a"),
+            "is the name of another step of this workflow",
+        ),
         (lambda: flow.add(add.prepare(1), after=[step]), "of another workflow"),
         (lambda: flow.add(add.prepare(1), after="a"), "is not a list of steps"),
         (lambda: flow.add(add.prepare(1), rule="all_failed"), "is none of"),
@@ -830,7 +833,7 @@ def test_mistakes_of_drawing_say_what_to_write_instead(app: Foliot, add: Any) ->
     first = flow.add(add.prepare(1), name="first")
     with pytest.raises(InvalidValue, match=r"<step first> is a step, .*pass its .result"):
         add.prepare(first)
-    with pytest.raises(InvalidValue, match=r"name of a step already, among first") as refused:
+    with pytest.raises(InvalidValue, match=r"name of another step of this workflow") as refused:
         flow.add(add.prepare(1), name="first")
     assert 'name="first-2"' in str(refused.value)
     flow.submit()

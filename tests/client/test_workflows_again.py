@@ -167,3 +167,19 @@ def test_a_rerun_is_what_was_submitted_first(app: Foliot, start_worker: Start) -
     assert {step.name for step in new.steps()} == {step.name for step in flow.steps()}
     assert new["each[2]"].job().tags == ("each",)
     assert new.get().deadline_at is not None and app.workflows(name="whole")[0].id == new.id
+
+
+def test_the_reason_of_a_pause_stays_until_another_is_given(app: Foliot) -> None:
+    with app.workflow("sums") as flow:
+        flow.wait_for("go")
+    said = []
+    for note, by in [("the disk is full", "ada"), (None, "bob"), ("lunch", "cyd")]:
+        flow.pause(note, by=by)
+        said.append((flow.get().note, flow.get().paused_by))
+    assert said == [("the disk is full", "ada"), ("the disk is full", "ada"), ("lunch", "cyd")]
+    flow.cancel()
+    flow.retry()
+    for _ in range(2):
+        flow.pause(by="bob")
+        assert (flow.get().note, flow.get().paused_by) == (None, "bob"), "of this pause"
+        flow.resume()

@@ -164,6 +164,59 @@ def test_a_workflow_that_a_schedule_took_is_as_it_was_then(app: Foliot, add: Any
     draft.submit()
 
 
+def test_a_workflow_that_was_submitted_is_no_step_and_nothing_to_fire(
+    app: Foliot, add: Any
+) -> None:
+    """It would run a second time, and nobody has said so."""
+    with app.workflow("sums") as flow:
+        flow.add(add.prepare(1))
+    outer = app.workflow("outer")
+    later: Any = app.get_workflow(flow.id)
+    for wrong in [
+        lambda: outer.add(flow),
+        lambda: outer.add(later),
+        lambda: app.schedule("nightly", flow, "every day at 2am"),
+        lambda: app.schedule("nightly", later, "every day at 2am"),
+        lambda: app.draft("nightly", flow, "every day at 2am"),
+    ]:
+        with pytest.raises(FoliotError) as refused:
+            wrong()  # type: ignore[no-untyped-call]
+        said = str(refused.value)
+        assert f"submitted already, as {flow.id}" in said and "would run again" in said, said
+        assert 'flow = app.workflow("' in said and "without a with block and submit()" in said
+    assert outer.draft().steps == () and app.schedules() == []
+
+
+def test_a_workflow_is_nothing_that_a_job_comes_after(app: Foliot, add: Any) -> None:
+    with app.workflow("sums") as flow:
+        flow.add(add.prepare(1))
+    for workflow in (flow, flow.id, app.get_workflow(flow.id)):
+        with pytest.raises(FoliotError) as refused:
+            add.options(after=[workflow]).submit(1)
+        said = f'{flow.id} is a workflow, and no job; its steps are jobs: flow["load"] in code'
+        assert str(refused.value).startswith(said), refused.value
+        assert f"foliot workflows show {flow.id}" in str(refused.value)
+
+
+def test_an_element_of_a_map_that_does_not_fit_is_named(app: Foliot, add: Any) -> None:
+    flow = app.workflow("sums")
+    with pytest.raises(InvalidValue) as refused:
+        flow.map(add, over=[1, "b"])
+    assert str(refused.value).startswith("over[1]: 'b' does not fit: Expected `int`, got `str`;")
+    with pytest.raises(InvalidValue, match=r"^over\[0\]: nan does not fit: "):
+        flow.map(add, over=[float("nan")])
+
+
+def test_a_name_that_another_step_has_is_refused(app: Foliot, add: Any) -> None:
+    flow = app.workflow("sums")
+    flow.add(add.prepare(1), name="a")
+    with pytest.raises(InvalidValue) as refused:
+        flow.add(add.prepare(2), name="a")
+    assert str(refused.value) == (
+        "name: 'a' is the name of another step of this workflow, for example name=\"a-2\""
+    )
+
+
 def test_a_block_submits_by_itself(app: Foliot, add: Any) -> None:
     def draw() -> None:
         with app.workflow("sums") as flow:

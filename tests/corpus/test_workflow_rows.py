@@ -123,7 +123,7 @@ IN_FILES = [
     ),
     pytest.param(
         [step("a"), step("b", payload=ref("a"))],
-        "step b: reference: 'a' is a step that need not have ended before this one begins",
+        "step b: reference: 'a' need not have ended when this step begins: add it to its after, for example",
         marks=row("G30"),
     ),
     pytest.param([step(payload=ref("a"))], "steps have a cycle: a → a", marks=row("G34")),

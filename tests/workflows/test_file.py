@@ -245,7 +245,7 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
     "G25-root": ([extract(rule="any_failed")], "step extract: rule: 'any_failed' needs parents"),
     "G30": (
         [extract(), load()],
-        "step load: reference: 'extract' is a step that need not have ended before this one",
+        "step load: reference: 'extract' need not have ended when this step begins: add it to its after, for example",
     ),
     "G30-child": (
         [load("first"), extract(after=["first"])],

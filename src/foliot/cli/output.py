@@ -14,10 +14,14 @@ def print_json(value: object) -> None:
 
 
 def print_table(
-    headers: Sequence[str], rows: Iterable[Sequence[str]], *, whole: Sequence[str] = ()
+    headers: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    whole: Sequence[str] = (),
+    names: Sequence[str] = (),
 ) -> None:
-    """A table that folds long cells on a terminal, but for the `whole` columns; elsewhere one line a row, whatever its
-    width."""
+    """A table that folds long cells on a terminal, but for the `whole` columns, and those with `names` behind their
+    separators; elsewhere one line a row, whatever its width."""
     cells = [[printable(cell) for cell in row] for row in rows]
     if not sys.stdout.isatty():
         _print_plain([list(headers), *cells])
@@ -25,13 +29,14 @@ def print_table(
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from foliot.cli.terminal import Screen
+    from foliot.cli.terminal import Name, Screen
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for header in headers:
         table.add_column(header, overflow="fold", no_wrap=header in whole)
     for row in cells:
-        table.add_row(*row)
+        named = zip(headers, row, strict=True)
+        table.add_row(*(Name(cell) if header in names else cell for header, cell in named))
     Screen().print(table)
 
 

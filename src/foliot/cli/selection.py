@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from foliot.cli.options import OptionalWhole
+from foliot.cli.workflow_choice import workflows_like
 from foliot.errors import FoliotError, InvalidValue
 
 if TYPE_CHECKING:
@@ -85,19 +86,21 @@ async def resolve(store: Store, text: str) -> JobId:
     from foliot.commands import check_id
     from foliot.errors import UnknownJob
     from foliot.filter_value import ID_FORM, is_id_prefix, is_id_suffix
+    from foliot.workflow_inside import check_no_workflow
 
     part = text.strip().lower()
     begins, ends = is_id_prefix(part), is_id_suffix(part)
     if not _SHORTEST <= len(part) < len(ID_FORM) or not (begins or ends):
         id = check_id(part)
-        if await store.jobs.get(id) is None and await store.workflows.get(id) is not None:
-            hint = f"its steps are jobs: foliot workflows show {id}"
-            raise FoliotError(f"{id} is a workflow, and no job", hint=hint)
+        if await store.jobs.get(id) is None:
+            await check_no_workflow(store, id)
         return id
     found = await _find(store, f"id:{part}*", text, "beginning") if begins else None
     if found is None and ends:
         found = await _find(store, f"id:*{part}", text, "end")
     if found is None:
+        for id in await workflows_like(store, part):
+            await check_no_workflow(store, id)
         raise UnknownJob(text)
     return found
 
@@ -109,7 +112,10 @@ async def _find(store: Store, filter: str, text: str, place: str) -> JobId | Non
     if len(page.jobs) > 1:
         names = ", ".join(job.id for job in page.jobs[:_MOST_NAMED])
         more = " …" if len(page.jobs) > _MOST_NAMED else ""
-        raise InvalidValue("id", text, f"is the {place} of several ids: {names}{more}")
+        problem = f"is the {place} of several ids: {names}{more}"
+        flows = await workflows_like(store, text.strip().lower())
+        hint = f"also of a workflow's: foliot workflows show {flows[0]}" if flows else None
+        raise InvalidValue("id", text, problem, hint=hint)
     if not page.jobs and page.next is not None:
         raise FoliotError(
             f"{text} is not the {place} of an id among the newest {SEARCH_CAP:,} jobs",

@@ -107,7 +107,7 @@ class Wait:
         self._lines = len(lines)
         attempts = await self._store.jobs.attempts(self._id) if job.attempt else []
         for attempt in attempts[self._failures :]:
-            self._say(f"attempt {attempt.attempt} {attempt.outcome}: {_short(attempt)}")
+            self._say(f"attempt {attempt.attempt} {attempt.outcome}: {last_line(attempt)}")
         self._failures = len(attempts)
 
     async def _say_last(self, job: Job) -> None:
@@ -143,6 +143,7 @@ class Wait:
             self._screen.say(printable(line))
 
 
-def _short(attempt: Attempt) -> str:
+def last_line(attempt: Attempt) -> str:
+    """Of what it failed of."""
     lines = (attempt.error or "").strip().splitlines()
     return lines[-1] if lines else "no message"

@@ -46,16 +46,26 @@ def reason_of(error: FoliotError) -> str:
     return f"it is {error.state}" + (f"; {error.hint}" if error.hint else "")
 
 
+async def workflows_like(store: Store, part: str) -> list[JobId]:
+    """Of the newest, those whose ids begin or end so."""
+    ids, _ = await _newest(store)
+    return [id for id in ids if id.startswith(part) or id.endswith(part)]
+
+
 def _whole(text: str) -> JobId:
     """Whoever gives the name of a workflow is told what to give."""
+    from foliot.filter_value import is_id_prefix, is_id_suffix
     from foliot.ids import is_job_id
     from foliot.workflow_check import is_step_name
     from foliot.workflow_commands import check_workflow_id
 
     part = text.strip().lower()
     if not is_job_id(part) and is_step_name(text):
+        problem = "is not a workflow's id"
+        if len(part) < _SHORTEST and (is_id_prefix(part) or is_id_suffix(part)):
+            problem += f": its first or last {_SHORTEST} characters are the least"
         hint = f"ids of workflows with a name: foliot workflows list --name {text}"
-        raise InvalidValue("id", text, "is not a workflow's id", hint=hint)
+        raise InvalidValue("id", text, problem, hint=hint)
     return check_workflow_id(part)
 
 

@@ -170,25 +170,16 @@ def _not_submitted(file: str, limits: LimitSettings) -> tuple[Workflow, Sequence
     from foliot.ids import Ids
     from foliot.workflow_draft import build
     from foliot.workflow_file import draft_from
-    from foliot.workflow_text import form_of, parse, read_text
+    from foliot.workflow_text import form_of, parse, read_file
 
-    text = _read_stdin() if file == "-" else read_text(Path(file))
-    format = _format_of(file) or form_of(text)
-    told = parse(text, format=format)
+    if file == "-":
+        text = _read_stdin()
+        told, format = parse(text), form_of(text)
+    else:
+        told, format = read_file(Path(file))
     kinds = {kind: _assumed(kind) for kind in _kinds_in(told)}
     draft = draft_from(told, kinds, format=format, limits=limits)
     return not_submitted(build(draft, Ids(), limits=limits))
-
-
-def _format_of(file: str) -> Literal["json", "toml"] | None:
-    """None: the text says it."""
-    return (
-        "toml"
-        if file.lower().endswith(".toml")
-        else "json"
-        if file.lower().endswith(".json")
-        else None
-    )
 
 
 def _kinds_in(told: object) -> Iterator[str]:

@@ -67,8 +67,7 @@ def retry(
     if options.json:
         print_json({"retried": alive, "succeeded": done, "refused": refused})
     elif again:
-        several = f"{count(len(again), 'step')} of {count(len(alive), 'workflow')}"
-        print(f"retried: {several if len(known) > 1 else f'{len(again):,}'}")
+        print(f"retried: {count(len(again), 'step')} of {count(len(alive), 'workflow')}")
     for id in () if options.json else done:
         print(f"succeeded: {id}: nothing had to run again")
     for id, why in refused.items():

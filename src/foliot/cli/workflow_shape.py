@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 _WORKFLOWS: Final = ("id", "state", "name", "steps", "failed", "created", "took", "about")
 _NARROW: Final = ("id", "state", "name", "steps", "age", "took", "about")
 _WIDE: Final = 120  # columns, from which whole ids and times have room
-_STEPS: Final = ("step", "state", "started", "took", "reason", "job")
+# The longest last: nothing is padded to it.
+_STEPS: Final = ("step", "state", "started", "took", "job", "reason")
 _NOT_LISTED: Final = frozenset(  # drawn, or of no use to people
     {"id", "state", "total", "remaining", "failed", "paused_at", "paused_by", "note", "reason"}
     | {"cancel_requested", "deadline", "fingerprint", "waiter"}
@@ -67,7 +68,10 @@ def print_workflows(workflows: Sequence[Workflow], now: datetime) -> None:
     """On a small terminal an id is its end, by which every command finds it, and a time is how long ago it was."""
     if _is_small():
         print_table(
-            _NARROW, [_narrow_row(one, now) for one in workflows], whole=("id", "state", "steps")
+            _NARROW,
+            [_narrow_row(one, now) for one in workflows],
+            whole=("id", "state", "steps"),
+            names=("name",),
         )
         return
     print_table(_WORKFLOWS, [_row(one, now) for one in workflows], whole=("id",))
@@ -192,12 +196,13 @@ def _print_steps(
                 step.state,
                 *(() if small else (show_time(step.started_at),)),
                 _took(step.started_at, step.finished_at, now),
-                _say_elements(elements.counts(step)) or reasons.of(step),
                 step.job if whole else step.job[-8:],
+                _say_elements(elements.counts(step)) or reasons.of(step),
             )
             for step in steps
         ],
         whole=("started", "took", "job"),
+        names=("step",),
     )
 
 

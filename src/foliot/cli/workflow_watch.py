@@ -18,12 +18,13 @@ from foliot import workflow_commands
 from foliot.cli.output import print_json, printable
 from foliot.cli.shape import show_time
 from foliot.cli.terminal import Screen
+from foliot.cli.waiting import last_line
 from foliot.cli.workflow_shape import Reasons, in_letters_of, steps_to_json, workflow_to_json
 from foliot.clock import SystemClock
 from foliot.drawing import draw_terminal
 from foliot.errors import StoreUnavailable, WorkflowFailed
 from foliot.ids import JobId
-from foliot.model.job import JobState
+from foliot.model.job import STOPPED, Attempt, JobState
 from foliot.model.workflow import FAILED, Step, Workflow, WorkflowState
 from foliot.store.port import Store
 from foliot.workflow_results import errors_of, result_of
@@ -31,6 +32,7 @@ from foliot.workflow_results import errors_of, result_of
 _FIRST_LOOK: Final = 0.05
 _LAST_LOOK: Final = 0.5
 _AT_FIRST: Final = JobState.WAITING
+_RAN: Final = (*FAILED, JobState.SUCCEEDED)
 _MOST_ERRORS: Final = 100
 _SHARE: Final = 10  # a look may take one part in so many of the time: large graphs get fewer
 INTERRUPTED: Final = 130
@@ -60,6 +62,7 @@ class Watch:
         self._errors: dict[JobId, str] = {}
         self._paused_at: datetime | None = None
         self._last = b""
+        self._failures = Failures(store)
 
     @property
     def drawn(self) -> bool:
@@ -75,8 +78,9 @@ class Watch:
                 before = self._clock.monotonic()
                 found = await self._look()
                 if found is not None:
-                    self._show(screen, *found)
-                    if found[0].state.final:
+                    workflow, steps = found
+                    self._show(screen, workflow, steps, await self._failed(steps))
+                    if workflow.state.final:
                         return found
                 cost = self._clock.monotonic() - before
                 await self._rest(max(pause, _SHARE * cost))
@@ -109,17 +113,32 @@ class Watch:
         left = _MOST_ERRORS - len(self._errors)
         self._errors.update(await errors_of(self._store, new, most=left))
 
+    async def _failed(self, steps: Sequence[Step]) -> list[tuple[Step, Attempt]]:
+        """Attempts, where each change has its line; a picture has no room for them."""
+        if self._json or self._quiet or self.drawn:
+            return []
+        try:
+            return await self._failures.new(steps)
+        except StoreUnavailable:
+            return []
+
     async def _rest(self, seconds: float) -> None:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stop.wait(), seconds)
 
-    def _show(self, screen: Live, workflow: Workflow, steps: Sequence[Step]) -> None:
+    def _show(
+        self,
+        screen: Live,
+        workflow: Workflow,
+        steps: Sequence[Step],
+        failed: Sequence[tuple[Step, Attempt]],
+    ) -> None:
         if self._json:
             self._show_object(workflow, steps)
         elif self.drawn:
             screen.update(self._picture(workflow, steps), refresh=True)
         elif not self._quiet:
-            self._show_changes(workflow, steps)
+            self._show_changes(workflow, steps, failed)
 
     def _picture(self, workflow: Workflow, steps: Sequence[Step]) -> Text:
         """As much of it as there is room for; all of it is printed in the end."""
@@ -142,18 +161,20 @@ class Watch:
         )
         return in_letters_of(self._file, drawn)
 
-    def _show_changes(self, workflow: Workflow, steps: Sequence[Step]) -> None:
+    def _show_changes(
+        self, workflow: Workflow, steps: Sequence[Step], failed: Sequence[tuple[Step, Attempt]]
+    ) -> None:
         """In the order in which they came about. That a step waits is nothing new."""
         now, reasons = self._clock.now(), Reasons(workflow, steps, self._errors)
         changed = [step for step in steps if self._told.get(step.job, _AT_FIRST) != step.state]
         self._told.update((step.job, step.state) for step in changed)
-        for at, step in sorted(
-            ((step.finished_at or step.started_at or now, step) for step in changed),
-            key=lambda one: one[0],
-        ):
+        lines = [(attempt.finished_at, _say_attempt(step, attempt)) for step, attempt in failed]
+        for step in changed:
             why = f": {reason}" if (reason := reasons.of(step)) else ""
-            line = printable(f"{show_time(at)} {step.name} {step.state}{why}")
-            print(line, file=self._file, flush=True)
+            began = step.started_at if step.state is JobState.RUNNING else None
+            lines.append((step.finished_at or began or now, f"{step.name} {step.state}{why}"))
+        for at, line in sorted(lines, key=lambda one: one[0]):
+            print(printable(f"{show_time(at)} {line}"), file=self._file, flush=True)
         self._show_pause(workflow)
 
     def _show_pause(self, workflow: Workflow) -> None:
@@ -174,6 +195,57 @@ class Watch:
         if line != self._last:
             self._last = line
             print(line.decode(), file=self._file, flush=True)
+
+
+class Failures:
+    """Attempts that did not succeed, of steps that changed between two looks. They are asked for where there may be
+    some, and of so many steps in a look: it takes no statement for each step."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._seen: dict[JobId, tuple[JobState, datetime | None]] = {}
+        self._told: dict[JobId, int] = {}
+
+    async def new(self, steps: Sequence[Step]) -> list[tuple[Step, Attempt]]:
+        changed = [step for step in steps if self._seen.get(step.job) != _moment(step)]
+        found: list[tuple[Step, Attempt]] = []
+        told = dict(self._told)
+        for step in await self._suspects(changed):
+            attempts = await self._store.jobs.attempts(step.job)
+            told[step.job] = len(attempts)
+            found += [
+                (step, attempt)
+                for attempt in attempts[self._told.get(step.job, 0) :]
+                if attempt.outcome not in STOPPED
+                and not (step.state is JobState.DEAD and attempt is attempts[-1])  # its line has it
+            ]
+        self._told = told
+        self._seen.update((step.job, _moment(step)) for step in changed)
+        return found
+
+    async def _suspects(self, changed: Sequence[Step]) -> list[Step]:
+        ended = [step for step in changed if step.state in _RAN][:_MOST_ERRORS]
+        jobs = await self._store.jobs.ended([step.job for step in ended]) if ended else []
+        repeated = {job.id for job in jobs if job.attempt > 1}
+        again = [step for step in changed if not step.state.final and self._may_have_failed(step)]
+        return [step for step in ended if step.job in repeated] + again[:_MOST_ERRORS]
+
+    def _may_have_failed(self, step: Step) -> bool:
+        """It ran, and is about to run again; when it was not seen, it may be no more than delayed."""
+        before = self._seen.get(step.job)
+        return step.state is JobState.SCHEDULED or (
+            before is not None and before[0] is JobState.RUNNING
+        )
+
+
+def _moment(step: Step) -> tuple[JobState, datetime | None]:
+    """Another attempt that runs has begun at another time."""
+    return step.state, step.started_at
+
+
+def _say_attempt(step: Step, attempt: Attempt) -> str:
+    most = "" if step.job_template is None else f" of {step.job_template.max_attempts}"
+    return f"{step.name} attempt {attempt.attempt}{most} {attempt.outcome}: {last_line(attempt)}"
 
 
 async def wait_for_end(store: Store, id: JobId, *, is_new: bool, json: bool) -> int:

@@ -12,6 +12,7 @@ from foliot.client.function import Prepared, check_resolved
 from foliot.client.handle import Handle
 from foliot.client.portal import Portal
 from foliot.client.workflow import Flow
+from foliot.client.workflow_handle import WorkflowHandle
 from foliot.errors import InvalidValue
 from foliot.ids import JobId
 from foliot.model.job import NewJob
@@ -233,6 +234,8 @@ class ScheduleHandle:
 
 def job_of(call: object) -> NewJob:
     """The template of a prepared call, or of a job that stands for a workflow."""
+    if isinstance(call, WorkflowHandle):
+        call.check_draft()
     if isinstance(call, Flow):
         return call.as_job()
     if not isinstance(call, Prepared):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -39,6 +40,20 @@ def first_free(function: JobFunction[..., Any, Any], given: Mapping[str, Any]) -
         problem=f"leaves no argument of {function.definition.kind} for the element",
         example='item="url"',
     )
+
+
+@contextmanager
+def in_element(number: int, element: object, item: str) -> Iterator[None]:
+    """Errors in here are about this element of a list, which is the argument `item` of each call."""
+    try:
+        yield
+    except InvalidValue as error:
+        place, cause = f"over[{number}]", error.__cause__
+        if cause is None:
+            raise InvalidValue(place, problem=error.problem, hint=error.hint) from None
+        path = f"`$.{item}"
+        why = str(cause).removesuffix(f" - at {path}`").replace(path, f"`{place}")
+        raise InvalidValue(place, element, f"does not fit: {why}", hint=error.hint) from None
 
 
 def seconds_of(value: Any) -> Any:

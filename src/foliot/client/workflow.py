@@ -15,7 +15,14 @@ from foliot import workflow_commands
 from foliot.checks import check_rule
 from foliot.client.function import JobFunction, Prepared
 from foliot.client.handle import Handle
-from foliot.client.step_calls import Seconds, check_call, check_function, first_free, seconds_of
+from foliot.client.step_calls import (
+    Seconds,
+    check_call,
+    check_function,
+    first_free,
+    in_element,
+    seconds_of,
+)
 from foliot.client.workflow_handle import Owner, WorkflowHandle
 from foliot.drawing import not_submitted
 from foliot.errors import FoliotError, InvalidValue
@@ -23,7 +30,6 @@ from foliot.ids import JobId
 from foliot.model.job import NewJob
 from foliot.model.workflow import NewWorkflow, Rule, Workflow
 from foliot.model.workflow import Step as StepState
-from foliot.shown import named
 from foliot.workflow_check import check, check_step_name, check_whole
 from foliot.workflow_draft import build, check_inner, job_for
 from foliot.workflow_form import (
@@ -119,6 +125,8 @@ class Flow(WorkflowHandle):
         """A step: a prepared call, or a workflow that was drawn and not submitted. It runs when the steps in `after`,
         and those whose results are among its arguments, have ended as its rule says."""
         parents, wanted = self._parents(after), check_rule(rule)
+        if isinstance(what, WorkflowHandle):
+            what.check_draft()
         if isinstance(what, Flow):
             if what is self:
                 raise InvalidValue("flow.add()", what, "is this workflow itself")
@@ -220,7 +228,8 @@ class Flow(WorkflowHandle):
         return msgspec.structs.replace(self._frame, steps=placed(self._steps_drawn.values()))
 
     def as_job(self) -> NewJob:
-        """The job that stands for it, in a schedule."""
+        """The job that stands for it, in a schedule. It is checked now: there, nobody would see what is wrong."""
+        self.check_draft()
         job = job_for(self.draft(), self._owner.portal.settings.limits)
         self.close("is what a schedule fires")
         return job
@@ -303,7 +312,7 @@ class Flow(WorkflowHandle):
         self._check_free()
         if given is not None:
             if check_step_name(given) in self._steps_drawn:
-                problem = f"is the name of a step already, among {named(self._steps_drawn)}"
+                problem = "is the name of another step of this workflow"
                 raise InvalidValue("name", given, problem, example=f'name="{given}-2"')
             return given
         usual = _ODD.sub("_", usual)
@@ -343,8 +352,12 @@ class Flow(WorkflowHandle):
         elements = list(islice(over, most + 1))  # of what has no end, too
         if len(elements) > most:
             raise InvalidValue("over", problem=f"has more elements than limits.steps, {most}")
-        calls = (function.prepare(**given, **{item: element}) for element in elements)
-        return [_decode(self._call_of("flow.map()", call).payload)[item] for call in calls]
+        found = []
+        for number, element in enumerate(elements):
+            with in_element(number, element, item):
+                call = function.prepare(**given, **{item: element})
+            found.append(_decode(self._call_of("flow.map()", call).payload)[item])
+        return found
 
     def _call_of(self, word: str, call: object) -> Prepared:
         checked = check_call(word, call)

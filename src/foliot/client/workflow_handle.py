@@ -155,6 +155,17 @@ class WorkflowHandle:
     async def agraph(self, format: Format = "mermaid") -> str:
         return await self._acall(self._graph(_check_format(format)))
 
+    def check_draft(self) -> None:
+        """That it may be a part of something else: what has run would run again, and nobody has asked for that."""
+        if self._id is not None:
+            name = getattr(self, "name", "…")
+            raise FoliotError(
+                f"workflow {name} was submitted already, as {self._id},"
+                " and would run again as a step or in a schedule",
+                hint="draw one for that, without a with block and submit():"
+                f' flow = app.workflow("{name}"); flow.add(…)',
+            )
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._id!r})"
 

@@ -92,7 +92,7 @@ class Workflows(Protocol):
         within: JobId | None = None,
     ) -> bool:
         """What runs goes on, nothing else starts. False: there is none, or it has ended. One that runs `within` another
-        is paused only if that is."""
+        is paused only if that is. Of one that is paused already, who did it and why stays, unless there is a note."""
         ...
 
     async def resume(

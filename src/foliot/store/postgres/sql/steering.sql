@@ -109,8 +109,11 @@ WHERE w.partition = :partition AND w.state = 'running'
   AND w.waiter = ANY (ARRAY(SELECT i::uuid FROM jsonb_array_elements_text(:ids::jsonb) i));
 
 -- name: pause_workflow
+-- Once more: who paused it and why stays, unless a reason is given.
 UPDATE foliot.workflows
-SET paused_at = coalesce(paused_at, :now, now()), paused_by = :by, note = :note
+SET paused_at = coalesce(paused_at, :now, now()),
+    paused_by = CASE WHEN :note::text IS NULL AND paused_at IS NOT NULL THEN paused_by ELSE :by END,
+    note = CASE WHEN :note::text IS NULL AND paused_at IS NOT NULL THEN note ELSE :note END
 WHERE partition = :partition AND id = :id::uuid;
 
 -- name: hold_steps

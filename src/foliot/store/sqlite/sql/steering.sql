@@ -104,7 +104,10 @@ SELECT w.id FROM json_each(:ids) i CROSS JOIN foliot_workflows w
 WHERE w.partition = :partition AND w.state = 'running' AND w.waiter IS NOT NULL AND w.waiter = i.value;
 
 -- name: pause_workflow
-UPDATE foliot_workflows SET paused_at = coalesce(paused_at, :now), paused_by = :by, note = :note
+-- Once more: who paused it and why stays, unless a reason is given.
+UPDATE foliot_workflows SET paused_at = coalesce(paused_at, :now),
+    paused_by = CASE WHEN :note IS NULL AND paused_at IS NOT NULL THEN paused_by ELSE :by END,
+    note = CASE WHEN :note IS NULL AND paused_at IS NOT NULL THEN note ELSE :note END
 WHERE partition = :partition AND id = :id;
 
 -- name: hold_steps
