@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from foliot import commands
 from foliot.client.sender import KEY_WAIT, Sender, has_key
@@ -41,6 +41,9 @@ class Portal:
 
     by_hand = False  # whether jobs run only when somebody in this process says so
     on_open: Callable[[Store], Awaitable[object]] | None = None  # before the store is used
+    kept_out: ClassVar[Callable[[], FoliotError] | None] = (
+        None  # in tests, of every app that is not in one
+    )
 
     def __init__(self, settings: Settings, *, clock: Clock, ids: Ids) -> None:
         self._settings = settings
@@ -115,7 +118,13 @@ class Portal:
         """Have this done before the store is used again; from any thread. Opening it does all that was told before."""
         self._untold.append(work)
 
+    def check_reach(self) -> None:
+        """Raises where a test keeps this app from its store: testing/reach.py."""
+        if Portal.kept_out is not None and not self.by_hand:
+            raise Portal.kept_out()
+
     async def store(self) -> Store:
+        self.check_reach()
         if self._store is None or self._untold:
             if self._opening is None:
                 self._opening = asyncio.Lock()
@@ -153,6 +162,7 @@ class Portal:
 
     async def guest(self) -> Guest:
         """The store as it is found behind connections of the caller's."""
+        self.check_reach()
         if self._guest is None:
             self._guest = await open_guest(self._settings.store, clock=self._clock)
         return self._guest
