@@ -247,16 +247,24 @@ class WorkflowFailed(FoliotError):
 
 
 class ResultTimeout(FoliotError, TimeoutError):
-    """The job has not ended within the time given; it goes on."""
+    """The job has not ended within the time given; it goes on. `why`: what it waits for, as far as that could be
+    told."""
 
     def __init__(
-        self, id: object, waited: float, state: str | None = None, *, what: str = "job"
+        self,
+        id: object,
+        waited: float,
+        state: str | None = None,
+        *,
+        what: str = "job",
+        why: str | None = None,
     ) -> None:
         self.id = id
         self.waited = waited
         self.state = state
+        self.why = why
         still = f"is still {state}" if state else "has not ended"
-        super().__init__(f"{what} {id} {still} after {waited:g} s")
+        super().__init__(f"{what} {id} {still} after {waited:g} s" + (f": {why}" if why else ""))
 
 
 class SearchTimeout(FoliotError, TimeoutError):

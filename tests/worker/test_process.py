@@ -222,3 +222,17 @@ async def test_others_are_told_of_jobs_whose_kind_is_known_by_now(world: World) 
     kinds = Kinds(Office(world.store, partitions, world.clock, world.ids, announce=wakes.append))
     await kinds.tick()
     assert wakes == [Wake(((0, job.lane),))]
+
+
+async def test_what_nobody_knows_is_logged_by_its_kind(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = await world.open_session(duties=True)
+    ids = [await world.submit(kind=kind) for kind in ("publish", "render", "publish")]
+    partitions = Partitions(world.store, session, clock=world.clock, ids=world.ids, term=5)
+    await partitions.tick()
+    with caplog.at_level(logging.WARNING):
+        await Kinds(Office(world.store, partitions, world.clock, world.ids)).tick()
+    [said] = [one.message for one in caplog.records if one.name == "foliot.scheduler"]
+    told = f"publish: {ids[0]}, {ids[2]}; render: {ids[1]}"
+    assert said == f"held because no worker knows their kinds: {told}"

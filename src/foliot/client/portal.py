@@ -19,6 +19,7 @@ from contextlib import suppress
 from typing import Any, ClassVar, Final, TypeVar
 
 from foliot import commands
+from foliot.client.late import Late
 from foliot.client.sender import KEY_WAIT, Sender, has_key
 from foliot.client.waiter import Waiter
 from foliot.clock import Clock, SystemClock
@@ -49,6 +50,7 @@ class Portal:
         self._settings = settings
         self._clock = clock
         self._ids = ids
+        self.late = Late(SystemClock())
         self._start_over()
         # A forked child inherits the state and not the thread behind it.
         os.register_at_fork(after_in_child=_weakly(self._start_over))
