@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -222,10 +223,13 @@ def test_waiting_says_what_keeps_a_job_from_running(known: Shell) -> None:
         [*command, "--url", known.url], stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stderr is not None
+        patience = threading.Timer(30, process.kill)  # for what is never said
+        patience.start()
         id = process.stderr.readline().removeprefix("submitted ").strip()
         assert process.stderr.readline() == "ready: no worker is alive; it waits for one\n"
         assert process.stderr.readline() == "  until a worker starts: foliot worker module:app\n"
         time.sleep(4)
+        patience.cancel()
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
         assert process.stderr.read() == f"no longer waiting: the job goes on, {id}\n"

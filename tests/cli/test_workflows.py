@@ -645,7 +645,7 @@ def test_waiting_says_what_keeps_it_when_nothing_changes(
     threading.Timer(5, send).start()
     answer = shell("workflows", "submit", str(path), "--wait")
     assert (answer.code, answer.out) == (0, '{"boss":1}\n')
-    submitted, held, why, until, done = answer.err.splitlines()
+    _, held, why, until, done = answer.err.splitlines()
     assert held.endswith("boss held: waits for signal ok")
     assert why == "step boss waits for the signal 'ok'"
     assert until.startswith("  until it comes: foliot workflows signal ")

@@ -295,7 +295,7 @@ def test_a_wait_whose_time_is_over_says_what_the_job_waits_for(
         raise RuntimeError("nobody can tell")
 
     monkeypatch.setattr(explain_commands, "explain_job", fail)
-    with pytest.raises(ResultTimeout, match="is still ready after 0.05 s$") as caught:
+    with pytest.raises(ResultTimeout, match=r"is still ready after 0\.05 s$") as caught:
         handle.result(timeout=0.05)
     assert asked == [handle.id], "it is asked for once, when the time is over"
     assert caught.value.why is None
@@ -312,7 +312,7 @@ def test_explaining_takes_no_longer_than_a_moment(
 
     monkeypatch.setattr(explain_commands, "explain_job", hang)
     started = time.monotonic()
-    with pytest.raises(ResultTimeout, match="is still ready after 0 s$"):
+    with pytest.raises(ResultTimeout, match=r"is still ready after 0 s$"):
         nobody_runs_me.submit().result(timeout=0)
     assert time.monotonic() - started < 10
 

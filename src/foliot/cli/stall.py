@@ -41,7 +41,9 @@ class Stall:
             return []
         step = first_held_up(steps, NOT_BEGUN)
         reason = None if step is None else await self._reason(step.job)
-        return [] if step is None or reason is None else self._new(reason, of_step(step, reason.why))
+        return (
+            [] if step is None or reason is None else self._new(reason, of_step(step, reason.why))
+        )
 
     def _is_due(self, seen: object) -> bool:
         now = self._clock.monotonic()
