@@ -247,22 +247,12 @@ class WorkflowFailed(FoliotError):
 
 
 class ResultTimeout(FoliotError, TimeoutError):
-    """The job has not ended within the time given; it goes on. `why`: what it waits for, as far as that could be
-    told."""
+    """The job has not ended within the time given; it goes on. `why`: what it waits for, as far as that can be told."""
 
     def __init__(
-        self,
-        id: object,
-        waited: float,
-        state: str | None = None,
-        *,
-        what: str = "job",
-        why: str | None = None,
+        self, id: object, waited: float, state: str | None = None, what: str = "job", why: str = ""
     ) -> None:
-        self.id = id
-        self.waited = waited
-        self.state = state
-        self.why = why
+        self.id, self.waited, self.state, self.why = id, waited, state, why
         still = f"is still {state}" if state else "has not ended"
         super().__init__(f"{what} {id} {still} after {waited:g} s" + (f": {why}" if why else ""))
 

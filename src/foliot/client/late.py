@@ -23,14 +23,14 @@ class Late:
         self._clock = clock
         self._asked: deque[float] = deque(maxlen=_MOST)
 
-    async def why(self, explain: Callable[[], Awaitable[str | None]]) -> str | None:
-        """None, if it cannot be told in time. The caller has an error to raise as it is: this adds none."""
+    async def why(self, explain: Callable[[], Awaitable[str | None]]) -> str:
+        """Nothing, if it cannot be told in time. The caller has an error to raise as it is: this adds none."""
         now = self._clock.monotonic()
         if len(self._asked) == _MOST and now - self._asked[0] < _WITHIN:
-            return None
+            return ""
         self._asked.append(now)
         try:
             async with asyncio.timeout(_LONGEST):
-                return await explain()
+                return await explain() or ""
         except Exception:  # noqa: BLE001 - whatever it is, the time is over, and that is what is raised
-            return None
+            return ""

@@ -237,7 +237,7 @@ class WorkflowHandle:
                 )
             if timeout is not None and (portal.by_hand or waited >= timeout):
                 told = state is not None and not portal.by_hand
-                why = await portal.late.why(self._held_up_by) if told else None
+                why = await portal.late.why(self._held_up_by) if told else ""
                 raise ResultTimeout(self.id, timeout, state, what="workflow", why=why)
             left = pause if timeout is None else min(pause, timeout - waited)
             await clock.sleep(left)
