@@ -247,16 +247,14 @@ class WorkflowFailed(FoliotError):
 
 
 class ResultTimeout(FoliotError, TimeoutError):
-    """The job has not ended within the time given; it goes on."""
+    """The job has not ended within the time given; it goes on. `why`: what it waits for, as far as that can be told."""
 
     def __init__(
-        self, id: object, waited: float, state: str | None = None, *, what: str = "job"
+        self, id: object, waited: float, state: str | None = None, what: str = "job", why: str = ""
     ) -> None:
-        self.id = id
-        self.waited = waited
-        self.state = state
+        self.id, self.waited, self.state, self.why = id, waited, state, why
         still = f"is still {state}" if state else "has not ended"
-        super().__init__(f"{what} {id} {still} after {waited:g} s")
+        super().__init__(f"{what} {id} {still} after {waited:g} s" + (f": {why}" if why else ""))
 
 
 class SearchTimeout(FoliotError, TimeoutError):
@@ -273,6 +271,7 @@ class StoreUnavailable(FoliotError):
     """The store cannot be reached. `unknown`: the request was sent and may have been committed."""
 
     crossed = False  # it was: other transactions stood in the way of this one, which was undone
+    replaced = False  # another one is in its place: it has to be opened anew
 
     def __init__(self, message: str, *, unknown: bool = False, hint: str | None = None) -> None:
         self.unknown = unknown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any, Final
@@ -14,15 +15,19 @@ from foliot.explain_around import gates_around, waits_for
 from foliot.explain_facts import MOST_AHEAD, Facts
 from foliot.explain_signal import payload_option
 from foliot.explain_step import MOST_NAMED, StepFacts, facts_around, say_skipped, why_cancelled
-from foliot.ids import inner_id
+from foliot.ids import JobId, inner_id
 from foliot.model.job import Job, JobState
 from foliot.model.session import Claim
-from foliot.model.workflow import HELD_FOR_SIGNAL, WORKFLOW_KIND
+from foliot.model.workflow import HELD_FOR_SIGNAL, WORKFLOW_KIND, Step
 from foliot.stats import read_pace
 from foliot.store.port import Store
 
 _MOST_USERS: Final = 100  # of what a signal brings: they say what that is to be
 _LOOKS: Final = 3
+_WAITS: Final = "waits for "  # reads on from the name of what does
+# Those that wait for their parents wait for one of the others.
+NOT_BEGUN: Final = (JobState.HELD, JobState.READY, JobState.SCHEDULED)
+_UNENDED: Final = (*NOT_BEGUN, JobState.RUNNING, JobState.WAITING)
 
 
 async def explain_job(store: Store, id: str) -> Explanation:
@@ -49,6 +54,30 @@ async def explain_job(store: Store, id: str) -> Explanation:
         pace=await _pace(store, job, now) if job.state is JobState.READY else None,
     )
     return explain(facts)
+
+
+async def what_holds_up(store: Store, id: str) -> str | None:
+    """The first reason why the job has not ended, in one sentence. None: it has."""
+    found = await explain_job(store, id)
+    return None if found.state.final else found.why
+
+
+async def what_holds_up_workflow(store: Store, id: JobId) -> str | None:
+    """The same of the step that most needs somebody. None: all have ended."""
+    step = first_held_up(await store.workflows.steps(id))
+    why = None if step is None else await what_holds_up(store, step.job)
+    return None if step is None or why is None else of_step(step, why)
+
+
+def first_held_up(steps: Iterable[Step], among: Sequence[JobState] = _UNENDED) -> Step | None:
+    """Of these states, the earlier the more telling."""
+    found = [step for step in steps if step.state in among]
+    return min(found, key=lambda step: (among.index(step.state), step.number), default=None)
+
+
+def of_step(step: Step, why: str) -> str:
+    joined = " " if why.startswith(_WAITS) else ": "
+    return f"step {step.name}{joined}{why}"
 
 
 async def _held(store: Store, id: str) -> tuple[Job, Claim | None]:

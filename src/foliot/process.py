@@ -1,7 +1,8 @@
 """Process: a session with its heartbeat, and in it a worker, the scheduler's duties, or both.
 
     opening → living → stopping → gone        stop() was called
-                 └──→ lost → opening          the lease could not be extended: a new session is opened
+                 └──→ lost → opening          the lease could not be extended: a new session is opened, in another
+                                              store if the file was replaced
 
 A process outlives its store: while that is away it tries again, with jitter, for as long as it takes.
 """
@@ -66,6 +67,8 @@ class Process:
         self._state = State()
         self._tallies = Tallies(clock, ids)
         self._told_of_age = False
+        self._replaced = False  # the file of the store, by another
+        self._said = ""  # why there is no session
         self.session: SessionId | None = None
 
     def stop(self) -> None:
@@ -103,15 +106,14 @@ class Process:
             )
 
     async def _run(self) -> None:
-        store = await self._open()
-        if store is None:
-            return
-        try:
-            await store.listen(self._hear)
-            while not self._stop.is_set():
-                await self._live(store)
-        finally:
-            await store.close()
+        while (store := await self._open()) is not None:
+            self._replaced = False
+            try:
+                await store.listen(self._hear)
+                while not (self._stop.is_set() or self._replaced):
+                    await self._live(store)
+            finally:
+                await store.close()
 
     def _wear_out(self) -> None:
         if self._supervised:
@@ -165,17 +167,31 @@ class Process:
             async with asyncio.timeout(self._settings.worker.lease):
                 await self._unless_stopped(life.open())
         except (StoreUnavailable, TimeoutError) as error:
-            log.warning("no session could be opened, trying again: %s", str(error) or "no answer")
-            await self._pause(1.0)
+            await self._wait_for_store(error)
             return
         if not life.opened:
             return
+        self._said = ""
         self._life, self.session = life, life.session
         self._on_live()
         try:
             await life.live(self._stop, self._hurry)
         finally:
             self._life = None
+
+    async def _wait_for_store(self, error: StoreUnavailable | TimeoutError) -> None:
+        """The same is said once. A file that is gone may be put back, and is waited for. One that was replaced is never
+        used again, and nothing is left in it that runs: the last session there is over."""
+        if isinstance(error, StoreUnavailable) and error.replaced:
+            self._replaced = True
+            lost = "what was written to the old one is only there"
+            log.warning("%s: opening the new one; %s", error.message, lost)
+            return
+        said = str(error) or "no answer"
+        if said != self._said:
+            self._said = said
+            log.warning("no session could be opened, trying again: %s", said)
+        await self._pause(1.0)
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T | None:
         """Its result; None if we are told to stop first, for a store may take for ever to answer."""

@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -212,6 +214,25 @@ def test_waiting_prints_the_result_or_says_why_there_is_none(running: Shell) -> 
     assert cancelled.json["state"] == "cancelled"
     told = running("submit", "send", "to=ada", "--wait", "--json").json
     assert (told["state"], told["result"]) == ("succeeded", {"to": "ada", "copies": 1})
+
+
+def test_waiting_says_what_keeps_a_job_from_running(known: Shell) -> None:
+    """Once: it is the same all the time."""
+    command = [sys.executable, "-m", "foliot", "submit", "send", "to=ada", "--wait"]
+    with subprocess.Popen(
+        [*command, "--url", known.url], stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        patience = threading.Timer(30, process.kill)  # for what is never said
+        patience.start()
+        id = process.stderr.readline().removeprefix("submitted ").strip()
+        assert process.stderr.readline() == "ready: no worker is alive; it waits for one\n"
+        assert process.stderr.readline() == "  until a worker starts: foliot worker module:app\n"
+        time.sleep(4)
+        patience.cancel()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+        assert process.stderr.read() == f"no longer waiting: the job goes on, {id}\n"
 
 
 def test_a_wait_that_is_broken_off_leaves_the_job_alone(running: Shell) -> None:

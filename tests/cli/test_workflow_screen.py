@@ -160,6 +160,16 @@ def test_long_names_are_folded_behind_separators(shell: Shell, lab: Lab) -> None
     assert len(parts) > 3, "or nothing was folded"
 
 
+def test_below_the_picture_it_says_why_nothing_happens(shell: Shell, lab: Lab) -> None:
+    flow = lab.waiting()
+    terminal = Terminal(shell.url, "workflows", "show", flow.id, "--watch", columns=120)
+    terminal.read_until("step approval waits for the signal 'approval'")
+    terminal.read_until("until it comes: foliot workflows signal")
+    flow.signal("approval", 2)
+    assert terminal.end() == 0
+    assert "until it comes" not in terminal.shown.rpartition("id: ")[2], "no longer, in the end"
+
+
 def test_a_watched_workflow_is_drawn_until_its_end_and_then_printed(shell: Shell, lab: Lab) -> None:
     flow = lab.waiting()
     terminal = Terminal(shell.url, "workflows", "show", flow.id, "--watch")

@@ -239,6 +239,17 @@ def test_what_steps_wait_for_is_said(shell: Shell, lab: Lab) -> None:
     assert explained.startswith("waiting: 0 of its 2 parents have ended, not yet: inner (held), ")
 
 
+def test_a_step_whose_kind_nobody_knows_is_shown_with_it(shell: Shell, lab: Lab) -> None:
+    with Foliot(shell.url) as elsewhere:
+        other = elsewhere.job(kind="publish")(lambda: None)
+        with elsewhere.workflow("news") as flow:
+            flow.add(other.prepare(), name="last")
+        eventually(lambda: flow["last"].status() is JobState.HELD)
+    out = shell("workflows", "show", flow.id).out
+    assert "held: unknown kind publish" in out
+    assert "  the kind 'publish' was unknown to its worker  " in out
+
+
 @pytest.mark.parametrize("part", [slice(0, 23), slice(-8, None)])
 def test_the_beginning_or_the_end_of_an_id_is_enough(shell: Shell, lab: Lab, part: slice) -> None:
     id = lab.ended(lab.fan(0))
@@ -650,6 +661,26 @@ def test_waiting_shows_each_step_and_prints_the_result(shell: Shell, lab: Lab, e
     told = shell("workflows", "submit", str(etl), "--wait", "--json")
     assert (told.code, told.json["state"], told.json["result"]) == (0, "succeeded", {"sum": 12})
     assert (told.json["error"], told.json["failed"], told.err) == (None, [], "")
+
+
+def test_waiting_says_what_keeps_it_when_nothing_changes(
+    shell: Shell, lab: Lab, tmp_path: Path
+) -> None:
+    path = tmp_path / "asked.toml"
+    path.write_text('name = "asked"\n[[steps]]\nname = "boss"\nwait_for = "ok"\n')
+
+    def send() -> None:
+        [found] = lab.app.workflows()
+        lab.app.get_workflow(found.id).signal("ok", 1)
+
+    threading.Timer(5, send).start()
+    answer = shell("workflows", "submit", str(path), "--wait")
+    assert (answer.code, answer.out) == (0, '{"boss":1}\n')
+    _, held, why, until, done = answer.err.splitlines()
+    assert held.endswith("boss held: waits for signal ok")
+    assert why == "step boss waits for the signal 'ok'"
+    assert until.startswith("  until it comes: foliot workflows signal ")
+    assert done.endswith(" boss succeeded")
 
 
 def test_waiting_for_a_failure_exits_with_1(shell: Shell, lab: Lab, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from datetime import UTC, datetime, timedelta
@@ -22,6 +23,7 @@ from foliot import (
     Retry,
     commands,
     current_job,
+    explain_commands,
 )
 from foliot.errors import Cancel, InvalidValue, JobCancelled, JobFailed, ResultTimeout, UnknownJob
 from foliot.ids import JobId
@@ -273,6 +275,46 @@ def test_waiting_for_a_result_may_take_long_enough(app: Foliot) -> None:
         handle.result(timeout=0.05)
     with pytest.raises(TimeoutError):
         handle.result(timeout=0)
+
+
+def test_a_wait_whose_time_is_over_says_what_the_job_waits_for(
+    app: Foliot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @app.job
+    async def nobody_runs_me() -> None: ...
+
+    handle = nobody_runs_me.submit()
+    why = "no worker is alive; it waits for one"
+    with pytest.raises(ResultTimeout, match=f"{handle.id} is still ready after 0.05 s: {why}$"):
+        handle.result(timeout=0.05)
+
+    asked: list[str] = []
+
+    async def fail(_: object, id: str) -> None:
+        asked.append(id)
+        raise RuntimeError("nobody can tell")
+
+    monkeypatch.setattr(explain_commands, "explain_job", fail)
+    with pytest.raises(ResultTimeout, match=r"is still ready after 0\.05 s$") as caught:
+        handle.result(timeout=0.05)
+    assert asked == [handle.id], "it is asked for once, when the time is over"
+    assert caught.value.why == ""
+
+
+def test_explaining_takes_no_longer_than_a_moment(
+    app: Foliot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @app.job
+    async def nobody_runs_me() -> None: ...
+
+    async def hang(_: object, id: str) -> None:
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(explain_commands, "explain_job", hang)
+    started = time.monotonic()
+    with pytest.raises(ResultTimeout, match=r"is still ready after 0 s$"):
+        nobody_runs_me.submit().result(timeout=0)
+    assert time.monotonic() - started < 10
 
 
 def test_a_handle_can_be_made_again_from_its_id(app: Foliot) -> None:

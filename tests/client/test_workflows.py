@@ -309,8 +309,9 @@ def test_a_signal_ends_the_step_that_waits_for_it(
         amount = flow.wait_for("approval", timeout=timedelta(hours=1))
         rest = flow.sleep(0.05, after=[amount])
         flow.add(add.prepare(amount.result["amount"]), after=[rest])
-    with pytest.raises(ResultTimeout, match=r"workflow .* is still running"):
-        flow.result(timeout=0.1)
+    late = r"workflow .* is still running after 1 s: step approval waits for the signal 'approval'$"
+    with pytest.raises(ResultTimeout, match=late):
+        flow.result(timeout=1)
     flow.signal("approval", {"amount": 41})
     assert flow.result(timeout=20) == {"add": 42}
     [slept] = [step for step in flow.steps() if step.name == rest.name]

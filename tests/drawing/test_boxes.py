@@ -126,7 +126,7 @@ def test_a_rule_is_said_if_it_is_not_the_usual_one() -> None:
         ({"reason": "signal", "signal": "approval"}, "waits for approval"),
         ({"reason": "paused", "signal": "approval"}, "paused"),
         ({"reason": "workflow"}, "its workflow runs"),
-        ({"reason": "unknown_kind"}, "held: unknown_kind"),
+        ({"reason": "unknown_kind"}, "held: unknown kind a"),
         ({}, "held"),
     ],
 )

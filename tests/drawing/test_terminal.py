@@ -153,14 +153,14 @@ def test_a_long_name_is_broken_and_not_cut() -> None:
 
 
 def test_where_names_and_words_do_not_fit_side_by_side_they_stand_below_each_other() -> None:
-    rule = {"rule": Rule.ANY_SUCCEEDED, "state": "held", "reason": "unknown_kind"}
+    rule = {"rule": Rule.ANY_SUCCEEDED, "state": "held", "reason": "elsewhere"}
     name = "read_the_weather_of_every_city"
     assert draw(steps_of({"a": [], name: ["a"]}, {name: rule}), width=40)[3:] == [
         "✓  a",
         "│  succeeded · 1.5s",
         "│",
         "‖  read_the_weather_of_every_city",
-        "   if any_succeeded · held: unknown_kind",
+        "   if any_succeeded · held: elsewhere",
     ]
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -222,3 +224,53 @@ async def test_others_are_told_of_jobs_whose_kind_is_known_by_now(world: World) 
     kinds = Kinds(Office(world.store, partitions, world.clock, world.ids, announce=wakes.append))
     await kinds.tick()
     assert wakes == [Wake(((0, job.lane),))]
+
+
+async def test_what_nobody_knows_is_logged_by_its_kind(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = await world.open_session(duties=True)
+    ids = [await world.submit(kind=kind) for kind in ("publish", "render", "publish")]
+    partitions = Partitions(world.store, session, clock=world.clock, ids=world.ids, term=5)
+    await partitions.tick()
+    with caplog.at_level(logging.WARNING):
+        await Kinds(Office(world.store, partitions, world.clock, world.ids)).tick()
+    [said] = [one.message for one in caplog.records if one.name == "foliot.scheduler"]
+    told = f"publish: {ids[0]}, {ids[2]}; render: {ids[1]}"
+    assert said == f"held because no worker knows their kinds: {told}"
+
+
+async def test_a_worker_whose_file_was_deleted_waits_and_goes_on_with_the_new_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = StoreSettings(url=f"sqlite:///{tmp_path}/foliot.db")
+    worker = WorkerSettings(lease=2, beat=0.2, poll=0.05)
+    first, second = (Foliot(settings=Settings(store=store, worker=worker)) for _ in range(2))
+
+    def double(n: int) -> int:
+        return 2 * n
+
+    def told(part: str) -> list[str]:
+        said = [one.message for one in caplog.records if one.name == "foliot.process"]
+        return [one for one in said if part in one]
+
+    kinds = [app.job(kind="double")(double) for app in (first, second)]
+    async with first.worker():
+        handle = await kinds[0].asubmit(1)
+        assert await handle.aresult(timeout=30) == 2
+        _delete(tmp_path)
+        await asyncio.sleep(5)
+        assert len(told("is gone")) == 1, "it may be put back, and is waited for"
+        async with second:
+            handle = await kinds[1].asubmit(2)
+            assert await handle.aresult(timeout=30) == 4
+    assert len(told("was replaced while it was open: opening the new one")) == 1
+    with closing(sqlite3.connect(tmp_path / "foliot.db")) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        assert connection.execute("SELECT count(*) FROM foliot_history").fetchone() == (1,)
+    await first.aclose()
+
+
+def _delete(folder: Path) -> None:
+    for path in folder.glob("foliot.db*"):
+        path.unlink()

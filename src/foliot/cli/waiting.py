@@ -13,7 +13,9 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 from foliot import commands
 from foliot.cli.output import print_json, printable
+from foliot.cli.stall import Stall
 from foliot.cli.terminal import Screen
+from foliot.clock import SystemClock
 from foliot.errors import StoreUnavailable
 from foliot.ids import JobId
 from foliot.model.job import Attempt, Job, JobState
@@ -33,6 +35,7 @@ class Wait:
         self._id = id
         self._json = json
         self._screen = Screen(stderr=True)
+        self._stall = Stall(store, SystemClock())
         self._stop = asyncio.Event()
         self._lines = 0  # of its log, that were shown
         self._failures = 0  # and of its failed attempts
@@ -71,6 +74,7 @@ class Wait:
                     if job.state.final:
                         await self._say_last(job)
                         return job
+                    await self._say_stall(job)
                 await self._rest(pause)
                 pause = min(pause * 1.5, _LAST_LOOK)
         return None
@@ -109,6 +113,10 @@ class Wait:
         for attempt in attempts[self._failures :]:
             self._say(f"attempt {attempt.attempt} {attempt.outcome}: {last_line(attempt)}")
         self._failures = len(attempts)
+
+    async def _say_stall(self, job: Job) -> None:
+        for line in [] if self._json else await self._stall.of_job(job):
+            self._say(line)
 
     async def _say_last(self, job: Job) -> None:
         """Workers write lines beside the ends of jobs: the last ones may come after it."""

@@ -238,6 +238,7 @@ class Reasons:
             HELD_FOR_SIGNAL: f"waits for signal {step.signal}",
             HELD_FOR_WORKFLOW: f"workflow {inner_id(step.job)} runs",
             HELD_BY_PAUSE: "the workflow is paused",
+            "unknown_kind": f"the kind {step.kind!r} was unknown to its worker",
         }.get(reason, reason)
 
 

@@ -17,6 +17,7 @@ from rich.text import Text
 from foliot import workflow_commands
 from foliot.cli.output import print_json, printable
 from foliot.cli.shape import show_time
+from foliot.cli.stall import Stall
 from foliot.cli.terminal import Screen
 from foliot.cli.waiting import last_line
 from foliot.cli.workflow_shape import Reasons, in_letters_of, steps_to_json, workflow_to_json
@@ -57,6 +58,7 @@ class Watch:
         self._console = Screen(stderr=stderr)
         self._file = sys.stderr if stderr else sys.stdout
         self._clock = SystemClock()
+        self._stall = Stall(store, self._clock)
         self._stop = asyncio.Event()
         self._told: dict[JobId, JobState] = {}
         self._errors: dict[JobId, str] = {}
@@ -82,6 +84,7 @@ class Watch:
                     self._show(screen, workflow, steps, await self._failed(steps))
                     if workflow.state.final:
                         return found
+                    await self._say_stall(found[1])
                 cost = self._clock.monotonic() - before
                 await self._rest(max(pause, _SHARE * cost))
                 pause = min(pause * 1.5, _LAST_LOOK)
@@ -140,10 +143,18 @@ class Watch:
         elif not self._quiet:
             self._show_changes(workflow, steps, failed)
 
+    async def _say_stall(self, steps: Sequence[Step]) -> None:
+        if self._json or self._quiet:
+            return
+        for line in await self._stall.of_steps(steps):
+            if not self.drawn:  # there it is below the picture
+                print(printable(line), file=self._file, flush=True)
+
     def _picture(self, workflow: Workflow, steps: Sequence[Step]) -> Text:
         """As much of it as there is room for; all of it is printed in the end."""
         height = self._console.size.height
         lines = self._draw(workflow, steps).splitlines()
+        lines += [printable(line) for line in self._stall.shown]
         if len(lines) > height:
             hidden = len(lines) - height + 1
             lines = [*lines[: height - 1], f"… {hidden} more lines"]

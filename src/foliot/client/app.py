@@ -226,6 +226,7 @@ class Foliot(Scheduling, Flowing, Limiting, Breaking, Measuring, Definer):
                 "this app runs its jobs by hand, in a store of its own in memory",
                 hint="a worker has nothing to do for an app that is inline, or in a test",
             )
+        self._portal.check_reach()
         role = Role(self.registry, duties=self.settings.worker.scheduler, target=running_script())
         serve(role, self.settings, clock=self.clock, ids=self.ids)
 
@@ -236,6 +237,7 @@ class Foliot(Scheduling, Flowing, Limiting, Breaking, Measuring, Definer):
         if self._portal.by_hand:
             yield
             return
+        self._portal.check_reach()
         role = Role(self.registry, duties=self.settings.worker.scheduler, target=place_of_app(self))
         async with embed(role, self.settings, clock=self.clock, ids=self.ids):
             yield

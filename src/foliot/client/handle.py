@@ -158,11 +158,20 @@ class Handle(Generic[R]):
 
     async def _wait(self, timeout: float | None) -> Job:
         if not self._portal.by_hand:
-            return await self._portal.wait(self.id, timeout)
+            try:
+                return await self._portal.wait(self.id, timeout)
+            except ResultTimeout as late:
+                if late.state is None:
+                    raise  # the store is away: there is nobody to ask
+                why = await self._portal.late.why(self._held_up_by)
+                raise ResultTimeout(self.id, late.waited, late.state, why=why) from None
         job = await self._get()
         if not job.state.final:
             raise self._nobody_runs_it(timeout, job.state)
         return job
+
+    async def _held_up_by(self) -> str | None:
+        return await explain_commands.what_holds_up(await self._portal.store(), self.id)
 
     def _nobody_runs_it(self, timeout: float | None, state: JobState) -> FoliotError:
         """Where jobs run by hand, to wait is to wait for ever."""

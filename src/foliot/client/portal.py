@@ -16,9 +16,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from foliot import commands
+from foliot.client.late import Late
 from foliot.client.sender import KEY_WAIT, Sender, has_key
 from foliot.client.waiter import Waiter
 from foliot.clock import Clock, SystemClock
@@ -41,11 +42,15 @@ class Portal:
 
     by_hand = False  # whether jobs run only when somebody in this process says so
     on_open: Callable[[Store], Awaitable[object]] | None = None  # before the store is used
+    kept_out: ClassVar[Callable[[], FoliotError] | None] = (
+        None  # in tests, of every app that is not in one
+    )
 
     def __init__(self, settings: Settings, *, clock: Clock, ids: Ids) -> None:
         self._settings = settings
         self._clock = clock
         self._ids = ids
+        self.late = Late(SystemClock())
         self._start_over()
         # A forked child inherits the state and not the thread behind it.
         os.register_at_fork(after_in_child=_weakly(self._start_over))
@@ -115,7 +120,13 @@ class Portal:
         """Have this done before the store is used again; from any thread. Opening it does all that was told before."""
         self._untold.append(work)
 
+    def check_reach(self) -> None:
+        """Raises where a test keeps this app from its store: testing/reach.py."""
+        if Portal.kept_out is not None and not self.by_hand:
+            raise Portal.kept_out()
+
     async def store(self) -> Store:
+        self.check_reach()
         if self._store is None or self._untold:
             if self._opening is None:
                 self._opening = asyncio.Lock()
@@ -153,6 +164,7 @@ class Portal:
 
     async def guest(self) -> Guest:
         """The store as it is found behind connections of the caller's."""
+        self.check_reach()
         if self._guest is None:
             self._guest = await open_guest(self._settings.store, clock=self._clock)
         return self._guest

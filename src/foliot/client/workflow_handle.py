@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final, Literal, Protocol, TypeVar
 
-from foliot import workflow_commands
+from foliot import explain_commands, workflow_commands
 from foliot.author import Author
 from foliot.client.handle import Handle, check_wait
 from foliot.client.portal import Portal
@@ -252,10 +252,15 @@ class WorkflowHandle:
                     hint="call run_until_idle() or advance() before",
                 )
             if timeout is not None and (portal.by_hand or waited >= timeout):
-                raise ResultTimeout(self.id, timeout, state, what="workflow")
+                told = state is not None and not portal.by_hand
+                why = await portal.late.why(self._held_up_by) if told else ""
+                raise ResultTimeout(self.id, timeout, state, what="workflow", why=why)
             left = pause if timeout is None else min(pause, timeout - waited)
             await clock.sleep(left)
             pause = min(_LONGEST_PAUSE, pause * _SLOWER)
+
+    async def _held_up_by(self) -> str | None:
+        return await explain_commands.what_holds_up_workflow(await self._store(), self.id)
 
     async def _store(self) -> Store:
         return await self._owner.portal.store()

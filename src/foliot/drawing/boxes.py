@@ -330,4 +330,5 @@ def _say_state(step: Step) -> str:
         HELD_FOR_SIGNAL: f"waits for {printable(step.signal or 'a signal')}",
         HELD_FOR_WORKFLOW: "its workflow runs",
         HELD_BY_PAUSE: "paused",
+        "unknown_kind": f"held: unknown kind {printable(step.kind)}",
     }.get(step.reason) or f"held: {printable(step.reason)}"

@@ -9,10 +9,12 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
+from foliot.ids import JobId
 from foliot.scheduler.duty import Duty, Office
 from foliot.store.port import Wake
 
 log = logging.getLogger("foliot.scheduler")
+_NAMED: Final = 10  # jobs
 _FRONT: Final = 200  # jobs that are looked at in each lane
 _SELDOM: Final = (
     4  # times the pause of reaping: old and new versions meet during a deployment, not all day
@@ -42,8 +44,16 @@ class Kinds(Duty):
     async def _hold(self, partition: int, known: Sequence[str]) -> None:
         strange = await self._store.admission.hold_kinds(partition, known, limit=_FRONT)
         if strange:
-            log.warning("held because no worker knows their kinds: %s", ", ".join(strange[:10]))
+            log.warning("held because no worker knows their kinds: %s", await self._names(strange))
             self._announce(Wake(due=True))
+
+    async def _names(self, jobs: Sequence[JobId]) -> str:
+        """The kinds, each with its jobs, as far as they are named."""
+        by_kind: dict[str, list[JobId]] = {}
+        for id in jobs[:_NAMED]:
+            if (job := await self._store.jobs.get(id)) is not None:
+                by_kind.setdefault(job.kind, []).append(id)
+        return "; ".join(f"{kind}: {', '.join(ids)}" for kind, ids in by_kind.items())
 
     async def _admit(self, partition: int, known: Sequence[str]) -> None:
         lanes: Sequence[int] = range(self._batch)

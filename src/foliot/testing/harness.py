@@ -1,7 +1,7 @@
 """Harness: an app in a test, on a store in memory and a clock that stands still until the test moves it.
 
 Jobs run when the test says so, one after the other, by the code that workers run: see by_hand.py. Nothing that the
-app does in a test reaches its own store, and no test sees another's jobs.
+app does in a test reaches its own store, nor does any other app (reach.py), and no test sees another's jobs.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from foliot.search import walk_jobs
 from foliot.shown import redact
 from foliot.store.port import Store
 from foliot.testing.clock import ManualClock
+from foliot.testing.reach import others_kept_out
 from foliot.testing.sleeps import skipped
 from foliot.testing.spans import read_span
 from foliot.testing.submissions import list_jobs, payload_of, read_wanted
@@ -107,10 +108,7 @@ class Harness:
     @property
     def app(self) -> Foliot:
         if self._app is None:
-            raise FoliotError(
-                "no app is named",
-                hint='say foliot.use(app), or foliot_app = "shop:app" in the settings of pytest',
-            )
+            raise _no_app()
         return self._app
 
     def run_until_idle(self, *, limit: int | None = None, reraise: bool = False) -> int:
@@ -230,10 +228,20 @@ class Harness:
         self._app = self._portal = None
 
     def __enter__(self) -> Self:
+        self._ends.enter_context(others_kept_out(self._refuse))
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _refuse(self) -> FoliotError:
+        """What an app is told that is not in a test, instead of reaching its own store."""
+        if self._app is None:
+            return _no_app()
+        return FoliotError(
+            "this app is not the one under test, and its store is out of reach",
+            hint="a Harness is for one app: with Harness(app): takes another into the test",
+        )
 
     def _run(self, plan: Plan) -> int:
         _check_no_loop()
@@ -325,6 +333,13 @@ class Harness:
         definition = self.app.registry.get(name)
         wanted = read_wanted(name, definition, given, payload=payload, options=options)
         return [job for job in self._all() if wanted.fits(job)], str(wanted)
+
+
+def _no_app() -> FoliotError:
+    return FoliotError(
+        "no app is named",
+        hint='say foliot.use(app), or foliot_app = "shop:app" in the settings of pytest',
+    )
 
 
 def _state(state: str) -> JobState:
