@@ -1,93 +1,62 @@
-"""The child process that runs suspects loads the app again, whatever that does."""
+"""What a child process is told of its job, and when."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+import asyncio
+import socket
+from collections.abc import Iterator
 
 import pytest
 
-from foliot.clock import SystemClock
+from foliot import SoftTimeout
 from foliot.config import Settings
-from foliot.errors import InvalidValue
 from foliot.ids import Ids
-from foliot.target import importing, load_app
-from foliot.worker.executors.process import ChildProcess, describe_exit
-from foliot.worker.run import Elsewhere
-
-pytestmark = pytest.mark.anyio
-MakeBench = Callable[..., Any]
-
-SCRIPT = """
-from foliot import Foliot
-app = Foliot("sqlite:///{folder}/foliot.db")
-
-@app.job
-def work() -> int:
-    return 7
-
-{last}
-"""
+from foliot.model.job import ClaimedJob
+from foliot.registry import Registry, define
+from foliot.worker.child import Child, Line
+from foliot.worker.executors.wire import Call, Setup, Stop
 
 
-def script(folder: Path, last: str) -> str:
-    path = folder / "jobs.py"
-    path.write_text(SCRIPT.format(folder=folder, last=last))
-    return str(path)
-
-
-def make_child(target: str) -> ChildProcess:
-    clock = SystemClock()
-    session = Ids(clock=clock).session()
-    return ChildProcess(target, Settings(), session, clock=clock, hear=lambda _: None)
-
-
-def test_a_script_that_starts_a_worker_when_it_is_loaded_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidValue, match="__main__"):
-        load_app(script(tmp_path, "app.run_worker()"))
-    assert not importing()
-
-
-@pytest.mark.parametrize(
-    ("last", "words"),
-    [("app.run_worker()", "run_worker"), ("raise SystemExit(3)", "SystemExit"), ("1 / 0", "Zero")],
-)
-async def test_an_app_that_cannot_be_loaded_fails_the_job_and_says_why(
-    tmp_path: Path, last: str, words: str
-) -> None:
-    child = make_child(script(tmp_path, last))
+async def patient() -> str:
     try:
-        for _ in range(2):
-            with pytest.raises(Elsewhere, match=words) as caught:
-                await child.start()
-            assert "could not be loaded" in caught.value.error
-    finally:
-        await child.close()
+        await asyncio.sleep(5)
+    except SoftTimeout:
+        return "told"
+    return "not told"
 
 
-async def test_an_app_that_is_never_done_loading_fails_the_job_and_says_why(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("foliot.worker.executors.process._LONGEST_START", 0.5)
-    child = make_child(script(tmp_path, "import time; time.sleep(600)"))
-    with pytest.raises(Elsewhere, match="it took more than"):
-        await child.start()
-    assert child.pid is None
+@pytest.fixture
+def child() -> Iterator[Child]:
+    """In this process."""
+    registry = Registry()
+    registry.add(define(patient, kind="patient"))
+    ours, theirs = socket.socketpair()
+    with ours, theirs, asyncio.Runner() as runner:
+        yield Child(Line(ours), Setup(Ids().session(), Settings()), registry, runner)
 
 
-async def test_an_app_that_can_be_loaded_runs(tmp_path: Path, make_bench: MakeBench) -> None:
-    child = make_child(script(tmp_path, ""))
-    try:
-        await child.start()
-        outcome = await child.run(make_bench().job("work"), "default")
-        assert outcome.result == b"7"
-    finally:
-        await child.close()
+def job(fence: int) -> ClaimedJob:
+    return ClaimedJob(Ids().job(), fence, "patient", b"{}", 1, 1, 0, 30.0, linked=False)
 
 
-@pytest.mark.parametrize(
-    ("code", "text"), [(3, "exit code 3"), (-9, "signal SIGKILL"), (-40, "signal 40")]
-)
-def test_every_exit_has_words(code: int, text: str) -> None:
-    assert describe_exit(code) == text
+def test_what_comes_before_the_job_has_begun_is_told_when_it_begins(child: Child) -> None:
+    """A child that gets no processor time may read of the soft timeout before it has begun."""
+    first = job(1)
+    child.stop(Stop(first.fence, first.id, softly=True))
+    assert child.run(Call(first, "default")).result == b'"told"'
+
+
+def test_what_was_for_another_job_is_told_to_none(child: Child) -> None:
+    first, second = job(1), job(1)
+    child.stop(Stop(first.fence, first.id, softly=True))
+    stopped = asyncio.run(_soon(child, second))
+    assert stopped == b'"told"'  # by its own, and only then
+
+
+async def _soon(child: Child, one: ClaimedJob) -> bytes | None:
+    """Told after a moment; before that nothing has ended it."""
+    running = asyncio.get_running_loop().run_in_executor(None, child.run, Call(one, "default"))
+    await asyncio.sleep(0.2)
+    assert not running.done()
+    child.stop(Stop(one.fence, one.id, softly=True))
+    return (await running).result

@@ -115,6 +115,7 @@ class Child:
         self._task: Interruptible | None = None
         self._early: BaseException | None = None  # for a task that is about to begin
         self._error: BaseException | None = None
+        self._ahead: Stop | None = None  # of a job that has not begun here yet
 
     def run(self, call: Call) -> Outcome:
         job, recipe = call.job, self._recipes.get(call.job.kind)
@@ -144,6 +145,7 @@ class Child:
         with self._lock:
             current = self._current
             if current is None or (current.id, current.fence) != (message.id, message.fence):
+                self._ahead = message
                 return
             if message.softly:
                 current.timed_out = True
@@ -174,6 +176,9 @@ class Child:
         with self._lock:
             self._current, self._loops = current, loops
             self._error = self._early = None
+            ahead, self._ahead = self._ahead, None
+        if current is not None and ahead is not None:
+            self.stop(ahead)
 
     def _throw(self, error: BaseException) -> None:
         """Never by a signal: that would leave the event loop in the middle of a step, with the task still in it."""
@@ -269,6 +274,7 @@ def main() -> None:
         if child is not None:
             stops.append(child.stop)
             signal.signal(signal.SIGTERM, child.on_signal)
+            line.send(Ready())  # from now on there may be something to stop
         _serve(line, child)
         if child is not None:
             runner.run(shut_down(child.registry.hooks, child.state))
@@ -289,7 +295,6 @@ def _begin(line: Line, setup: Setup, runner: asyncio.Runner) -> Child | None:
         line.send(Ready(f"the app could not be loaded: {text}", trace))
         return None
     JOB_LINES.start()
-    line.send(Ready())
     return child
 
 
