@@ -247,7 +247,7 @@ def test_a_step_whose_kind_nobody_knows_is_shown_with_it(shell: Shell, lab: Lab)
         eventually(lambda: flow["last"].status() is JobState.HELD)
     out = shell("workflows", "show", flow.id).out
     assert "held: unknown kind publish" in out
-    assert "  the kind 'publish' was unknown to its worker  " in out
+    assert "  the kind 'publish' was unknown to its worker\n" in out
 
 
 @pytest.mark.parametrize("part", [slice(0, 23), slice(-8, None)])
@@ -312,7 +312,7 @@ def test_the_id_of_a_step_says_which_workflow_was_meant(shell: Shell, lab: Lab) 
 def test_a_part_of_a_workflows_id_is_told_where_a_job_is_meant(shell: Shell, lab: Lab) -> None:
     """It is of the same moment as its steps, so that its beginning is theirs as well."""
     id = lab.ended(lab.fan(1))
-    for part in (id[:9], id[-8:], id[:23]):
+    for part in (id[:9], id[-8:]):
         for command in ("explain", "show"):
             answer = shell("jobs", command, part)
             assert f"foliot workflows show {id}" in answer.err, answer.err
