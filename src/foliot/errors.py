@@ -271,7 +271,6 @@ class StoreUnavailable(FoliotError):
     """The store cannot be reached. `unknown`: the request was sent and may have been committed."""
 
     crossed = False  # it was: other transactions stood in the way of this one, which was undone
-    replaced = False  # another one is in its place: it has to be opened anew
 
     def __init__(self, message: str, *, unknown: bool = False, hint: str | None = None) -> None:
         self.unknown = unknown

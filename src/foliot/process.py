@@ -1,8 +1,7 @@
 """Process: a session with its heartbeat, and in it a worker, the scheduler's duties, or both.
 
     opening → living → stopping → gone        stop() was called
-                 └──→ lost → opening          the lease could not be extended: a new session is opened, in another
-                                              store if the file was replaced
+                 └──→ lost → opening          the lease could not be extended: a new session is opened
 
 A process outlives its store: while that is away it tries again, with jitter, for as long as it takes.
 """
@@ -67,7 +66,6 @@ class Process:
         self._state = State()
         self._tallies = Tallies(clock, ids)
         self._told_of_age = False
-        self._replaced = False  # the file of the store, by another
         self._said = ""  # why there is no session
         self.session: SessionId | None = None
 
@@ -106,14 +104,15 @@ class Process:
             )
 
     async def _run(self) -> None:
-        while (store := await self._open()) is not None:
-            self._replaced = False
-            try:
-                await store.listen(self._hear)
-                while not (self._stop.is_set() or self._replaced):
-                    await self._live(store)
-            finally:
-                await store.close()
+        store = await self._open()
+        if store is None:
+            return
+        try:
+            await store.listen(self._hear)
+            while not self._stop.is_set():
+                await self._live(store)
+        finally:
+            await store.close()
 
     def _wear_out(self) -> None:
         if self._supervised:
@@ -180,13 +179,7 @@ class Process:
             self._life = None
 
     async def _wait_for_store(self, error: StoreUnavailable | TimeoutError) -> None:
-        """The same is said once. A file that is gone may be put back, and is waited for. One that was replaced is never
-        used again, and nothing is left in it that runs: the last session there is over."""
-        if isinstance(error, StoreUnavailable) and error.replaced:
-            self._replaced = True
-            lost = "what was written to the old one is only there"
-            log.warning("%s: opening the new one; %s", error.message, lost)
-            return
+        """The same is said once. A file that was replaced is not opened by itself: somebody may be copying it back."""
         said = str(error) or "no answer"
         if said != self._said:
             self._said = said

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from foliot.config import Settings, WorkerSettings
+from foliot.errors import StoreUnavailable
 from foliot.ids import JobId
 from foliot.model.job import JobState, Outcome
 from foliot.testing.clock import ManualClock
@@ -119,3 +121,59 @@ async def test_what_ends_while_all_trips_are_held_up_is_finished_all_the_same(
         lock.set()
         await cycle.flush()
         assert await world.count() == {JobState.SUCCEEDED: 12}
+
+
+async def test_the_spare_trip_leaves_what_would_wait_for_the_same_lock(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three jobs under one limit end, and plain ones beside them."""
+    async with pumping(world, 2) as (cycle, outcomes):
+        lock = asyncio.Event()
+        limited = [structs.replace(outcome, gates=("key:x",)) for outcome in outcomes[:3]]
+        locked = {one.id for one in limited}
+
+        async def before(ids: set[JobId]) -> None:
+            if ids & locked:
+                await lock.wait()
+
+        trips = watch(world, monkeypatch, before)
+        for number, one in enumerate(limited[:2], 1):
+            cycle.done(one)
+            while len(trips) < number:  # noqa: ASYNC110 - a trip of its own for each
+                await asyncio.sleep(0.001)
+        cycle.done(limited[2])
+        for outcome in outcomes[3:]:
+            cycle.done(outcome)
+            await until_ended(world, outcome.id)
+        assert not lock.is_set()
+        lock.set()
+        await cycle.flush()
+        assert await world.count() == {JobState.SUCCEEDED: 12}
+
+
+async def test_what_the_spare_trip_puts_back_goes_at_once_when_the_others_are_free(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with pumping(world, 2) as (cycle, outcomes):
+        lock, failed = asyncio.Event(), asyncio.Event()
+        locked = {outcome.id for outcome in outcomes[:2]}
+
+        async def before(ids: set[JobId]) -> None:
+            if ids & locked:
+                await lock.wait()
+            elif not failed.is_set():
+                lock.set()  # while the spare trip is under way, the others have nothing left to do
+                for one in locked:
+                    await until_ended(world, one)
+                await asyncio.sleep(0.05)
+                failed.set()
+                raise StoreUnavailable("it was undone")
+
+        trips = watch(world, monkeypatch, before)
+        for number, outcome in enumerate(outcomes[:2], 1):
+            cycle.done(outcome)
+            while len(trips) < number:  # noqa: ASYNC110 - a trip of its own for each
+                await asyncio.sleep(0.001)
+        cycle.done(outcomes[2])
+        await until_ended(world, outcomes[2].id)
+        assert failed.is_set()

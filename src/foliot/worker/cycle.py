@@ -32,7 +32,7 @@ from foliot.worker.pumps import Pumps
 from foliot.worker.slots import Slots
 from foliot.worker.steps import Steps
 from foliot.worker.tallies import Tallies
-from foliot.worker.trip import Trip, Waiting, fitting
+from foliot.worker.trip import Trip, Waiting, apart, fitting
 
 log = logging.getLogger("foliot.worker")
 
@@ -85,6 +85,7 @@ class Cycle:
         self._pumps = Pumps(
             settings.worker.in_flight,
             self._next_trip,
+            lambda: self._next_trip(plain=True),
             self._next_doubt,
             self._make,
             clock=clock,
@@ -180,19 +181,21 @@ class Cycle:
             self._something.set()
             self._pumps.called.set()
 
-    def _next_trip(self) -> Trip | None:
-        """The next partition in turn that has outcomes to send or, where there is room, ready jobs."""
+    def _next_trip(self, *, plain: bool = False) -> Trip | None:
+        """The next partition in turn that has outcomes to send, `plain` ones alone, or ready jobs that there is room for."""
         if self._paused or not (self._outcomes or self.lanes):
             return None
         room = self._room()
         self.lanes.rouse(self._clock.monotonic())
         for step in range(self._partitions):
             partition = (self._turn + step) % self._partitions
-            outcomes = self._outcomes.pop(partition, [])
-            count = fitting(outcomes)
-            if count < len(outcomes):
-                self._outcomes[partition] = outcomes[count:]
-                outcomes = outcomes[:count]
+            outcomes, left = self._outcomes.pop(partition, []), list[Outcome]()
+            if plain:
+                outcomes, left = apart(outcomes)
+            if (count := fitting(outcomes)) < len(outcomes):
+                outcomes, left = outcomes[:count], outcomes[count:] + left
+            if left:
+                self._outcomes[partition] = left
             # What is finished here has left its slot already; what it frees is in the room.
             shares = self.lanes.shares(partition, room) if room > 0 else []
             if outcomes or shares:

@@ -4,8 +4,8 @@ Two, unless the settings say otherwise: while one trip is under way, the next ca
 them would only split what two carry into smaller batches, which cost the store more for each job.
 
 Two can be held up together, behind the lock of one workflow, say. So there is a spare pump: while all others are held
-up, it makes trips for everything else. It alone carries outcomes in doubt, for whoever does has to pause when one is
-refused once more.
+up, it makes trips for what waits for no lock of others. It alone carries outcomes in doubt, for whoever does has to
+pause when one is refused once more.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ class Pumps:
         self,
         number: int,
         next_trip: Callable[[], Trip | None],
+        next_plain: Callable[[], Trip | None],
         next_doubt: Callable[[], Trip | None],
         make: Callable[[Trip], Awaitable[bool]],
         *,
@@ -38,6 +39,7 @@ class Pumps:
         """`make` says whether it is known what came of the trip."""
         self._number = number
         self._next_trip = next_trip
+        self._next_plain = next_plain
         self._next_doubt = next_doubt
         self._make = make
         self._clock = clock
@@ -77,6 +79,7 @@ class Pumps:
             await self.called.wait()
             if (doubt := self._next_doubt()) is not None:
                 known = await self._make(doubt)
+                self.something.set()  # it may have put something back, or have made room
                 pause = _PAUSE if known else await self._rest(pause, _LONGEST_DOUBT)
                 continue
             if self._under_way < self._number:
@@ -84,8 +87,9 @@ class Pumps:
                 continue
             ended = self._ended
             await self._clock.sleep(_HELD_UP)
-            if ended == self._ended and (trip := self._next_trip()) is not None:
+            if ended == self._ended and (trip := self._next_plain()) is not None:
                 await self._make(trip)
+                self.something.set()
 
     async def _rest(self, pause: float, longest: float) -> float:
         """How long to pause the next time."""

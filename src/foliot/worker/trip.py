@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 from math import inf
 from typing import Final
 
@@ -49,3 +50,11 @@ def fitting(outcomes: Sequence[Outcome]) -> int:
         if left < 0 and count:
             return count
     return min(len(outcomes), _MOST_FINISHED)
+
+
+def apart(outcomes: Sequence[Outcome]) -> tuple[list[Outcome], list[Outcome]]:
+    """Those that concern nobody else, and the others, which may have to wait for a lock."""
+    alone = [not (o.flow or o.awaits or o.gates) for o in outcomes]
+    return list(compress(outcomes, alone)), [
+        o for o, is_alone in zip(outcomes, alone, strict=True) if not is_alone
+    ]

@@ -93,13 +93,11 @@ class File:
                 hint="put it back, or restart to begin with a new one",
             ) from error
         if (status.st_dev, status.st_ino) != self._identity:
-            other = StoreUnavailable(
+            raise StoreUnavailable(
                 f"SQLite: the file {self.path} was replaced while it was open",
                 unknown=unknown,
                 hint="restart to use the new one; what was written to the old one is only there",
             )
-            other.replaced = True
-            raise other
 
     def _connect(self, *, create: bool) -> sqlite3.Connection:
         if self.path is None:
