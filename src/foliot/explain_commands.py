@@ -23,6 +23,7 @@ from foliot.stats import read_pace
 from foliot.store.port import Store
 
 _MOST_USERS: Final = 100  # of what a signal brings: they say what that is to be
+_MOST_STEPS: Final = 1000  # of a workflow of which all are read for one sentence
 _LOOKS: Final = 3
 _WAITS: Final = "waits for "  # reads on from the name of what does
 # Those that wait for their parents wait for one of the others.
@@ -63,7 +64,10 @@ async def what_holds_up(store: Store, id: str) -> str | None:
 
 
 async def what_holds_up_workflow(store: Store, id: JobId) -> str | None:
-    """The same of the step that most needs somebody. None: all have ended."""
+    """The same of the step that most needs somebody. None: all have ended, or to read so many would take too long."""
+    workflow = await store.workflows.get(id)
+    if workflow is None or workflow.total > _MOST_STEPS:
+        return None
     step = first_held_up(await store.workflows.steps(id))
     why = None if step is None else await what_holds_up(store, step.job)
     return None if step is None or why is None else of_step(step, why)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import psycopg
 import pytest
 
 from foliot.config import LimitSettings
-from foliot.errors import InvalidValue
+from foliot.errors import InvalidValue, KeyHeld
 from foliot.ids import JobId, SessionId
 from foliot.model.job import End, Extras, JobState, More
 from foliot.model.workflow import WorkflowState
@@ -63,6 +66,31 @@ async def test_a_chain_is_not_tried_again_while_another_job_has_the_key_of_one_o
     ids, _ = await world.store.workflows.retry(world.partition, home)
     assert first in ids
     assert (await world.get(first)).key == "k"
+
+
+@pytest.mark.parametrize("place", ["postgres-1", "postgres-8"], indirect=True)
+async def test_a_chain_is_not_tried_again_while_a_transaction_of_others_holds_the_key(
+    world: World,
+) -> None:
+    """Nor is that waited for, with the workflow locked for its workers."""
+    session = await world.open_session()
+    first, home = await fail_keyed(world, session)
+    job = await world.get(first)
+    before = await dump(world)
+    with psycopg.connect(world.place.direct) as other:
+        other.execute(
+            "INSERT INTO foliot.jobs (partition, id, lane, rank, band, priority, max_attempts, state, namespace,"
+            " kind, queue, created_at, run_at, key, payload) VALUES (%s, gen_random_uuid(), 1, 1, 1, 1, 1, 'ready',"
+            " %s, %s, 'default', now(), now(), 'k', '{}')",
+            (world.partition, job.namespace, job.kind),
+        )
+        async with asyncio.timeout(10):
+            with pytest.raises(KeyHeld):
+                await world.store.workflows.retry(world.partition, home)
+        other.rollback()
+    assert await dump(world) == before
+    ids, _ = await world.store.workflows.retry(world.partition, home)
+    assert first in ids
 
 
 async def test_two_jobs_of_a_chain_that_have_had_one_key_are_tried_again_one_by_one(

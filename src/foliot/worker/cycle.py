@@ -182,7 +182,7 @@ class Cycle:
             self._pumps.called.set()
 
     def _next_trip(self, *, plain: bool = False) -> Trip | None:
-        """The next partition in turn that has outcomes to send, `plain` ones alone, or ready jobs that there is room for."""
+        """The next partition in turn that has outcomes to send, `plain` ones alone, or ready jobs to claim."""
         if self._paused or not (self._outcomes or self.lanes):
             return None
         room = self._room()

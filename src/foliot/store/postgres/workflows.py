@@ -15,6 +15,7 @@ from foliot.store.flowing import Talk, to_json
 from foliot.store.postgres.arrays import words
 from foliot.store.postgres.audit import audit_steps
 from foliot.store.postgres.connection import Ask, Step, Transacting, Values
+from foliot.store.postgres.keys import wait_steps
 from foliot.store.postgres.submit import insert_steps
 from foliot.store.reply import Reply, Rows
 from foliot.store.searching import Record
@@ -25,6 +26,7 @@ SQL: Final = load_statements(
     "foliot.store.postgres", "workflows.sql", "steps.sql", "steering.sql", "events.sql"
 )
 CANCEL: Final = load_statements("foliot.store.postgres", "cancel.sql")["cancel_jobs"]
+_KEY_WAIT: Final = 0.1  # seconds
 
 
 class PostgresTalk:
@@ -51,7 +53,11 @@ class PostgresTalk:
         self._ask.expect(steps)
 
     async def insert(self, jobs: Sequence[NewJob]) -> None:
-        for step in insert_steps(self._partition, jobs, self._now):
+        inserts = insert_steps(self._partition, jobs, self._now)
+        if any(job.key is not None for job in jobs):
+            # A transaction of others may hold one: whoever waits for this workflow is not to wait for that.
+            inserts = [*wait_steps(_KEY_WAIT), *inserts, *wait_steps(0)]
+        for step in inserts:
             await self._ask(step)
 
     async def cancel(self, ids: Sequence[str], flows: Sequence[str]) -> None:
