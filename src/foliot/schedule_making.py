@@ -44,7 +44,8 @@ async def create(
     schedules = _checked(store, drafts, now)
     await _refuse_past(store, schedules)
     made: set[ScheduleId] = set()
-    for partition, some in by_partition(store, schedules, lambda one: one.id):
+    first = {one.id: one for one in reversed(schedules)}  # of those that are named twice
+    for partition, some in by_partition(store, [*first.values()][::-1], lambda one: one.id):
         for start in range(0, len(some), BATCH):
             made |= await store.schedules.create(partition, some[start : start + BATCH])
     if made:
